@@ -1,0 +1,1 @@
+"""The cloud tier: the serving and scheduling core for tails and LLM requests."""

@@ -1,0 +1,1 @@
+"""The edge server: bundle registry, batcher, tail runner, daemon."""

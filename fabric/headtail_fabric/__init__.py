@@ -1,0 +1,1 @@
+"""What every part of Headtail shares: wire format, codecs, keys, links, clock, errors, config."""

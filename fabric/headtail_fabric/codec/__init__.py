@@ -1,0 +1,10 @@
+"""Tensor codecs: an array to bytes and back, exact across machines.
+
+A codec id is a base (`raw`, `q8`, `q4`, `jpeg`, `webp`), optionally followed by `+zstd`.
+"""
+
+from headtail_fabric.codec.base import CodecError, TensorCodec
+from headtail_fabric.codec.quantiser import Quantiser
+from headtail_fabric.codec.table import codec_for, codec_ids
+
+__all__ = ["CodecError", "Quantiser", "TensorCodec", "codec_for", "codec_ids"]

@@ -1,0 +1,150 @@
+"""What a peer core tells the program around it. Named in the past; times are the local clock's."""
+
+from dataclasses import dataclass
+
+from headtail_fabric.wire import (
+    Buffer,
+    ErrorCode,
+    Frames,
+    Hints,
+    Offer,
+    Request,
+    TensorInfo,
+    Timings,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """The edge offered a session. `restarted` when it is not the process that was there before."""
+
+    offer: Offer
+    restarted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disconnected:
+    """The edge can't be reached now. The core goes on trying unless `final`."""
+
+    reason: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The result of request `id`. `sent_at` is its last transmission's time, `wire_s` the round
+    trip less the server's own time; the byte counts are of the messages, framing included."""
+
+    id: int
+    tensors: tuple[TensorInfo, ...]
+    payloads: Frames
+    timings: Timings
+    hints: Hints
+    sent_at: float
+    received_at: float
+    attempts: int
+    bytes_up: int
+    bytes_down: int
+
+    @property
+    def wire_s(self) -> float:
+        """Seconds on the wire, both ways; never negative."""
+        return max(0.0, self.received_at - self.sent_at - self.timings.resident_us / 1e6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The edge is too busy for request `id` within its deadline; answer it in another way."""
+
+    id: int
+    retry_after_s: float
+    hints: Hints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Request `id` failed for good."""
+
+    id: int
+    code: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """The deadline of request `id` passed without an answer; a late one will be dropped."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleWanted:
+    """The edge lacks this bundle and would take it: `ClientPort.push_bundle` sends it."""
+
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleAccepted:
+    """The edge has and serves this bundle now."""
+
+    digest: bytes
+
+
+ClientEvent = (
+    Connected | Disconnected | Answered | Refused | Failed | Expired | BundleWanted | BundleAccepted
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened:
+    """A client opened a session. `user` is the name its key is enrolled under ("" without keys)."""
+
+    session: bytes
+    name: str
+    user: str
+    can_push: bool
+    bundles: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClosed:
+    """The session is over; nothing can be sent to it any more."""
+
+    session: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestArrived:
+    """A new request (never a repeated one); it must be answered once, or left to expire."""
+
+    session: bytes
+    user: str
+    request: Request
+    payloads: Frames
+    arrived_at: float
+    deadline_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestCancelled:
+    """The client no longer wants the answer to this request."""
+
+    session: bytes
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundlePartArrived:
+    """A part of a bundle that this side asked for."""
+
+    session: bytes
+    user: str
+    digest: bytes
+    offset: int
+    total: int
+    payload: Buffer
+
+
+ServerEvent = SessionOpened | SessionClosed | RequestArrived | RequestCancelled | BundlePartArrived

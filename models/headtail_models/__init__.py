@@ -1,0 +1,1 @@
+"""Networks and where they may be cut: bundles, stages, pre- and post-processing, assets."""

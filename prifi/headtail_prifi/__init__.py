@@ -1,0 +1,1 @@
+"""A DC-net that hides which client on the LAN is speaking: client, relay and guard."""
