@@ -25,6 +25,7 @@ PREFIX: Final = MAGIC + bytes([VERSION, 0])
 
 MAX_HEADER_BYTES: Final = 16 * 1024
 MAX_TENSORS: Final = 16
+MAX_DIMENSIONS: Final = 6
 MAX_TENSOR_BYTES: Final = 64 * 1024 * 1024
 MAX_PART_BYTES: Final = 256 * 1024
 
@@ -40,7 +41,7 @@ Millis = Annotated[int, Meta(ge=0, le=86_400_000)]
 Micros = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, lt=2**31)]
 Size = Annotated[int, Meta(ge=0, lt=2**40)]
-Dim = Annotated[int, Meta(ge=0, le=65_536)]
+Dim = Annotated[int, Meta(ge=0, le=MAX_TENSOR_BYTES)]
 
 
 class WireError(PeerError):
@@ -98,7 +99,7 @@ class TensorInfo(_Part, frozen=True, kw_only=True):
 
     name: Name
     dtype: DType
-    shape: Annotated[tuple[Dim, ...], Meta(max_length=6)]
+    shape: Annotated[tuple[Dim, ...], Meta(max_length=MAX_DIMENSIONS)]
     codec: Annotated[str, Meta(max_length=32)]
     quantiser: Name = ""
 
@@ -355,5 +356,5 @@ def _check_payloads(message: Message, payloads: Frames) -> None:
             raise TooLargeError(f"payload of {size} bytes, the limit is {limit}", size_bytes=size)
     if isinstance(message, Request | Result):
         for info in message.tensors:
-            if info.size > MAX_TENSOR_BYTES:
+            if not 0 <= info.size <= MAX_TENSOR_BYTES or len(info.shape) > MAX_DIMENSIONS:
                 raise TooLargeError(f"tensor {info.name!r} of shape {info.shape} is too large")

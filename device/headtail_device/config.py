@@ -1,0 +1,164 @@
+"""Everything a device can be told, each default in this one place."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from headtail_device.placement import Mode
+from headtail_device.runner import Late
+from headtail_device.source import Pace
+from headtail_models.bundle.manifest import INPUT
+
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class EdgeConfig(_Table, frozen=True, kw_only=True):
+    """The way to the edge."""
+
+    endpoint: Annotated[
+        str, Meta(max_length=256, description="Its address, such as tcp://192.168.1.5:5555.")
+    ] = ""
+    server_key: Annotated[
+        str,
+        Meta(description="The edge's public key (40 characters); needs `keys`. Empty: no CURVE."),
+    ] = ""
+    keys: Annotated[
+        Path | None, Meta(description="This device's key file, made by `headtail keys new`.")
+    ] = None
+    push_bundles: Annotated[
+        bool, Meta(description="Send the bundle to an edge that lacks it and would take it.")
+    ] = False
+    required: Annotated[
+        bool,
+        Meta(description="End with an error when the edge can't be used within `patience_s`."),
+    ] = False
+    patience_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="How long the first frame waits for the edge before it is computed here.",
+        ),
+    ] = 5.0
+    max_in_flight: Annotated[
+        int, Meta(ge=1, le=1024, description="Frames at the edge at once, at most.")
+    ] = 4
+
+
+class WayConfig(_Table, frozen=True, kw_only=True):
+    """What crosses to the edge."""
+
+    cut: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="A cut of the bundle, or `input` to send the picture itself. "
+            "Empty: the bundle's default.",
+        ),
+    ] = ""
+    codec: Annotated[
+        str,
+        Meta(
+            max_length=32,
+            description="A codec the bundle has at that cut, or jpeg or webp for `input`. "
+            "Empty: the bundle's default, or jpeg.",
+        ),
+    ] = ""
+    quality: Annotated[int, Meta(ge=1, le=100, description="Of jpeg and webp.")] = 75
+
+
+class OutputConfig(_Table, frozen=True, kw_only=True):
+    """Where finished frames go. A file that is there is written over."""
+
+    json: Annotated[
+        str, Meta(description="One JSON line a frame, into that file; - is standard output.")
+    ] = ""
+    video: Annotated[
+        Path | None, Meta(description="Annotated video, .mp4 (MPEG-4) or .avi (Motion JPEG).")
+    ] = None
+    pictures: Annotated[
+        Path | None, Meta(description="A folder for annotated pictures, one a frame.")
+    ] = None
+
+
+class MetricsConfig(_Table, frozen=True, kw_only=True):
+    """Prometheus metrics."""
+
+    port: Annotated[Port | None, Meta(description="Where they are served; none if not set.")] = None
+    host: Annotated[str, Meta(description="The address to bind to.")] = "127.0.0.1"
+
+
+class DeviceConfig(_Table, frozen=True, kw_only=True):
+    """A device: where its frames come from, where they are computed, where the answers go."""
+
+    source: Annotated[
+        str,
+        Meta(
+            description="A video file, a picture, a folder of pictures, a camera (0, /dev/video0) "
+            "or a stream (rtsp://...). A relative path starts at the working directory."
+        ),
+    ]
+    bundle: Annotated[
+        str,
+        Meta(description="A bundle by name, digest or path; `headtail bundle list` shows them."),
+    ]
+    name: Annotated[str, Meta(max_length=64, description="What the edge calls it in its log.")] = (
+        "device"
+    )
+    mode: Annotated[
+        Mode, Meta(description="`edge`: the edge while it can be had; `local`: never.")
+    ] = "edge"
+    pace: Annotated[
+        Pace,
+        Meta(
+            description="Of a video file: as fast as it is handled, or in real time, where frames "
+            "that come too fast are dropped. A camera is always real time."
+        ),
+    ] = "fast"
+    deadline_s: Annotated[
+        Seconds, Meta(description="How long after its capture a frame's answer is wanted.")
+    ] = 2.0
+    late: Annotated[
+        Late | None,
+        Meta(
+            description="What becomes of a frame past its deadline: `answer` it on the device all "
+            "the same, or let it `expire`. Not set: `expire` for a live source, else `answer`."
+        ),
+    ] = None
+    threads: Annotated[int, Meta(ge=1, le=256, description="Of the network, on the device.")] = 1
+    open_whole: Annotated[
+        bool,
+        Meta(
+            description="Load the whole model at the start, so that the first frame without an "
+            "edge does not wait for it; false saves its memory until then."
+        ),
+    ] = True
+    drain_s: Annotated[
+        float,
+        Meta(ge=0, le=3600, description="After a stop signal, how long to wait for the edge."),
+    ] = 2.0
+    measure_jpeg: Annotated[
+        bool,
+        Meta(description="Also count what the frames would weigh as JPEG of quality 75."),
+    ] = False
+    edge: EdgeConfig = EdgeConfig()
+    way: WayConfig = WayConfig()
+    output: OutputConfig = OutputConfig()
+    metrics: MetricsConfig = MetricsConfig()
+
+    def __post_init__(self) -> None:
+        if self.mode == "edge" and not self.edge.endpoint:
+            raise ValueError("mode is edge, but edge.endpoint is not set")
+        if bool(self.edge.server_key) != (self.edge.keys is not None):
+            raise ValueError("edge.server_key and edge.keys belong together: set both or neither")
+        if self.way.cut == INPUT and self.way.codec not in ("", "jpeg", "webp"):
+            raise ValueError("way.codec must be jpeg or webp where way.cut is input")
+        if not self.source or not self.bundle:
+            raise ValueError("source and bundle must not be empty")

@@ -1,0 +1,102 @@
+"""Where a frame is computed: a pure decision over plain data."""
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from headtail_fabric.link import LinkEstimate
+from headtail_fabric.wire import Hints
+from headtail_models.bundle.manifest import INPUT, Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """The whole model on the device; `degraded` when the edge would have been preferred."""
+
+    degraded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The head here, its tensor sent at `cut` in `codec`, the tail on the edge."""
+
+    cut: str
+    codec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """The picture sent as a file of that codec (`jpeg`, `webp`) and quality (1-100)."""
+
+    codec: str
+    quality: int
+
+    @property
+    def cut(self) -> str:
+        return INPUT
+
+
+Remote = Split | Offload
+Placement = Local | Remote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known when a frame waits to be placed.
+
+    `edge_ready`: connected, and the edge serves the bundle. `retry_in_s`: how long the edge asked
+    to be left alone. `remaining_s`: what is left of the frame's deadline.
+    """
+
+    edge_ready: bool
+    free_window: int
+    in_flight: int
+    retry_in_s: float
+    remaining_s: float
+    hints: Hints | None = None
+    link: LinkEstimate = field(default_factory=LinkEstimate)
+
+
+class Policy(Protocol):
+    """Decides for one frame. Must not look at anything but its argument and its own settings."""
+
+    def place(self, seen: Observation) -> Placement: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPolicy:
+    """Always the same way to the edge while it can be had, else the device, degraded."""
+
+    remote: Remote
+
+    def place(self, seen: Observation) -> Placement:
+        usable = seen.edge_ready and seen.free_window > 0
+        if usable and seen.retry_in_s <= 0 and seen.remaining_s > 0:
+            return self.remote
+        return Local(degraded=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPolicy:
+    """Never the edge."""
+
+    def place(self, seen: Observation) -> Placement:
+        return Local(degraded=False)
+
+
+Mode = Literal["edge", "local"]
+
+
+def remote_for(manifest: Manifest, *, cut: str, codec: str, quality: int) -> Remote:
+    """The way to the edge that an operator chose; what is empty is the bundle's default.
+
+    Whether the bundle has that cut and codec is found out by whoever computes.
+    """
+    if cut == INPUT:
+        return Offload(codec=codec or "jpeg", quality=quality)
+    name = cut or manifest.default_cut
+    if not codec:
+        known = manifest.cut(name)
+        allowed = known.codecs if known else ()
+        default = manifest.default_codec
+        codec = default if default in allowed or not allowed else allowed[0]
+    return Split(cut=name, codec=codec)

@@ -1,0 +1,110 @@
+"""What an operator can set."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Bundles that devices send to this edge because it lacks them."""
+
+    accept_from: Annotated[
+        Literal["nobody", "operators", "everyone"],
+        Meta(
+            description="Whose bundles are taken: nobody's, those of members enrolled as "
+            "operators, or those of everyone who may connect."
+        ),
+    ] = "nobody"
+    folder: Annotated[
+        Path | None,
+        Meta(description="Where they are kept; in the user's cache folder when not set."),
+    ] = None
+    max_bundle_mb: Annotated[
+        int, Meta(ge=1, le=4096, description="Largest bundle taken, in MiB.")
+    ] = 256
+    max_bundles: Annotated[
+        int, Meta(ge=1, le=200, description="How many are kept; more are refused.")
+    ] = 16
+
+
+class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of an edge server (`headtail edge serve --config FILE`)."""
+
+    bind: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description="Where to listen; port 0 takes a free one. Anything but this machine "
+            "needs a key and an allow-list.",
+        ),
+    ] = "tcp://127.0.0.1:5557"
+    name: Annotated[
+        str, Meta(min_length=1, max_length=64, description="What devices see this edge as.")
+    ] = "edge"
+    bundles: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Bundles to serve, each by its path, name, name-version or the first "
+            "digits of its digest."
+        ),
+    ] = ()
+    trusted: Annotated[
+        tuple[Path, ...],
+        Meta(
+            description="Public keys (.pub) of whom bundles must be signed by; with none, no "
+            "signature is asked for."
+        ),
+    ] = ()
+    cache_dir: Annotated[
+        Path | None,
+        Meta(description="Where packed bundles are unpacked; the user's cache when not set."),
+    ] = None
+    workers: Annotated[int, Meta(ge=1, le=256, description="Batches computed at once.")] = 2
+    threads: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=256,
+            description="Threads that compute one batch; 0 shares the cores among the workers.",
+        ),
+    ] = 0
+    max_batch: Annotated[
+        int, Meta(ge=1, le=256, description="Requests computed together at most.")
+    ] = 8
+    max_wait_ms: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="How long an idle worker waits for a batch to fill up. 0 serves each "
+            "request as soon as it can, which is best unless batches pay off greatly.",
+        ),
+    ] = 0.0
+    queue_limit: Annotated[
+        int, Meta(ge=1, le=65_536, description="Requests that may wait; more are told to retry.")
+    ] = 256
+    window: Annotated[
+        int, Meta(ge=1, le=1024, description="Requests that one device may have in progress.")
+    ] = 16
+    max_picture_mpx: Annotated[
+        float,
+        Meta(gt=0, le=1000, description="Largest whole picture taken, in megapixels."),
+    ] = 20.0
+    key: Annotated[Path | None, Meta(description="This edge's key file (`headtail keys new`).")] = (
+        None
+    )
+    allow_list: Annotated[
+        Path | None,
+        Meta(description="Who may connect (`headtail keys enrol`); followed while running."),
+    ] = None
+    metrics_port: Annotated[
+        int | None,
+        Meta(ge=0, le=65_535, description="Where Prometheus finds measurements, if set."),
+    ] = None
+    grace_s: Annotated[
+        float,
+        Meta(ge=0, le=600, description="How long accepted requests may take when stopped."),
+    ] = 5.0
+    push: PushConfig = PushConfig()

@@ -1,0 +1,73 @@
+"""What an edge counts of itself."""
+
+from enum import StrEnum
+from typing import Final
+
+from headtail_fabric.metrics import Metrics
+from headtail_fabric.wire import Timings
+
+_BATCH_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Outcome(StrEnum):
+    """How a request ended, each in exactly one way."""
+
+    ANSWERED = "answered"
+    BUSY = "busy"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class EdgeMetrics:
+    """The edge's instruments. Safe to use from any thread."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._requests = metrics.counter(
+            "edge_requests", "Requests by how they ended at this edge", ["outcome"]
+        )
+        self._phases = metrics.histogram(
+            "edge_phase_seconds", "Time that answered requests spent in each phase", ["phase"]
+        )
+        self._batches = metrics.histogram(
+            "edge_batch_size", "Requests computed together", buckets=_BATCH_BUCKETS
+        )
+        self._waiting = metrics.gauge("edge_waiting", "Requests in the queue")
+        self._running = metrics.gauge("edge_running", "Requests being computed")
+        self._sessions = metrics.gauge("edge_sessions", "Open sessions")
+        self._bundles = metrics.gauge("edge_bundles", "Bundles served")
+        self._pushes = metrics.counter("edge_pushes", "Bundles pushed by devices", ["outcome"])
+
+    def ended(self, outcome: Outcome, count: int = 1) -> None:
+        """`count` requests ended without an answer."""
+        if count:
+            self._requests.add(count, outcome=outcome)
+
+    def answered(self, timings: Timings) -> None:
+        """A request was answered."""
+        self._requests.add(outcome=Outcome.ANSWERED)
+        self._phases.observe(timings.queue_us / 1e6, phase="queue")
+        self._phases.observe(timings.decode_us / 1e6, phase="decode")
+        self._phases.observe(timings.compute_us / 1e6, phase="compute")
+        self._phases.observe(timings.post_us / 1e6, phase="post")
+
+    def batch(self, size: int) -> None:
+        """A batch of `size` requests was computed."""
+        self._batches.observe(size)
+
+    def load(self, *, waiting: int, running: int) -> None:
+        """The queue as it is now."""
+        self._waiting.set(waiting)
+        self._running.set(running)
+
+    def sessions(self, count: int) -> None:
+        """Sessions open now."""
+        self._sessions.set(count)
+
+    def bundles(self, count: int) -> None:
+        """Bundles served now."""
+        self._bundles.set(count)
+
+    def pushed(self, *, accepted: bool) -> None:
+        """A bundle came from a device, and was taken or refused."""
+        self._pushes.add(outcome="accepted" if accepted else "refused")

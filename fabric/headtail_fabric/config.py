@@ -1,0 +1,396 @@
+"""A program's configuration: one frozen value, built once from a TOML file and flags.
+
+A configuration type is a frozen, keyword-only `msgspec.Struct`, with structs for its tables.
+Defaults are written there and nowhere else, and a field is described where it is declared:
+
+    class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
+        port: Annotated[int, Meta(ge=1, le=65535, description="TCP port.")] = 5555
+
+A relative path in the file is relative to the file's folder, and `~` is the user's home.
+"""
+
+import difflib
+import json
+import os
+import re
+import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import NODEFAULT, inspect
+
+from headtail_fabric.errors import ConfigError
+
+MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+
+_Config = TypeVar("_Config", bound=msgspec.Struct)
+_Key = tuple[str | int, ...]
+
+_COMMAND_LINE: Final = "command line"
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_MSGSPEC_ERROR: Final = re.compile(
+    r"(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL
+)
+_MSGSPEC_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_MISSING_FIELD: Final = re.compile(r"Object missing required field `(.*)`")
+_WORDS: Final = {
+    "Expected": "expected",
+    "`object`": "a table",
+    "`array`": "a list",
+    "`int`": "an integer",
+    "`float`": "a number",
+    "`str`": "a string",
+    "`bool`": "true or false",
+    "`null`": "nothing",
+}
+
+
+class ConfigMissingError(ConfigError):
+    """There is no such configuration file. Correct the path, or leave it out to run on the
+    defaults."""
+
+
+class ConfigUnreadableError(ConfigError):
+    """The configuration file can't be read. Check its owner and its permissions, and that it is a
+    text file."""
+
+
+class ConfigSyntaxError(ConfigError):
+    """The configuration file is not TOML. Correct the line that the message names; strings need
+    quotes, and a table's name stands in [brackets]."""
+
+
+class UnknownKeyError(ConfigError):
+    """The configuration has a key that this version does not know. Correct its name, or remove it;
+    nothing is ignored silently."""
+
+
+class BadValueError(ConfigError):
+    """A value in the configuration is of the wrong kind or out of its range. Correct it where the
+    message says."""
+
+
+def home() -> Path:
+    """Headtail's folder for configuration (XDG Base Directory: a relative setting is ignored)."""
+    chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    try:
+        return (chosen if chosen.is_absolute() else Path.home() / ".config") / "headtail"
+    except RuntimeError:
+        raise ConfigError("no home folder is known: set HOME or XDG_CONFIG_HOME") from None
+
+
+def load(
+    kind: type[_Config], path: Path | None, flags: Mapping[str, object] | None = None
+) -> _Config:
+    """The configuration in the file `path`, if any, overridden by `flags`.
+
+    `flags` maps dotted keys, such as `link.retry_s`, to values that have their type already;
+    None stands for a flag that was not given. Raises ConfigMissingError, ConfigUnreadableError,
+    ConfigSyntaxError, UnknownKeyError, BadValueError.
+    """
+    if path is None:
+        return parse(kind, "", source="defaults", flags=flags)
+    return parse(kind, read(path), source=str(path), folder=path.parent, flags=flags)
+
+
+def read(path: Path) -> str:
+    """The text of a file. Raises ConfigMissingError, ConfigUnreadableError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigMissingError(f"no file {path}", path=path) from None
+    except OSError as error:
+        raise ConfigUnreadableError(f"{path}: {error.strerror}", path=path) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigUnreadableError(f"{path} is larger than {MAX_FILE_BYTES} bytes", path=path)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigUnreadableError(f"{path} is not UTF-8 text: {error}", path=path) from None
+
+
+def parse(
+    kind: type[_Config],
+    text: str,
+    *,
+    source: str,
+    folder: Path = Path(),
+    flags: Mapping[str, object] | None = None,
+) -> _Config:
+    """The configuration in `text`; `source` names it in errors. Raises as `load`, but for the
+    errors of reading."""
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    reader = _Reader(kind, source=source, folder=folder, flags=given)
+    data = _tables(text, source)
+    reader.merge_flags(data)
+    reader.check(data, reader.schema, ())
+    return reader.convert(data, kind, ())
+
+
+def _tables(text: str, source: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        end = f"at line {len(text.splitlines())}, the last"
+        message = str(error).replace("at end of document", end)
+        raise ConfigSyntaxError(f"{source}: {message}", source=source) from None
+    except RecursionError:
+        raise ConfigSyntaxError(f"{source}: nested too deeply", source=source) from None
+
+
+class _Reader:
+    """Turns tables into a configuration, and msgspec's errors into ours."""
+
+    def __init__(
+        self,
+        kind: type[msgspec.Struct],
+        *,
+        source: str,
+        folder: Path,
+        flags: Mapping[str, object],
+    ) -> None:
+        self.schema = inspect.type_info(kind)
+        self._source = source
+        self._folder = folder
+        self._flags = flags
+        self._flagged = set(flags)
+
+    def merge_flags(self, data: dict[str, object]) -> None:
+        for dotted, value in self._flags.items():
+            *parents, last = dotted.split(".")
+            table = data
+            for depth, name in enumerate(parents, start=1):
+                at = ".".join(parents[:depth])
+                if name not in table:
+                    self._flagged.add(at)
+                inner = table.setdefault(name, {})
+                if not isinstance(inner, dict):
+                    raise BadValueError(f"{self._source}: {at}: expected a table", key=at)
+                table = inner
+            table[last] = value
+
+    def check(self, value: object, kind: inspect.Type, at: _Key) -> None:
+        """Raise UnknownKeyError for the first key that `kind` does not know, at any depth."""
+        for option in _options(kind):
+            match option, value:
+                case inspect.StructType(), dict() if _chosen(option, value):
+                    known = {field.encode_name: field.type for field in option.fields}
+                    for name, inner in value.items():
+                        if name in known:
+                            self.check(inner, known[name], (*at, name))
+                        elif name != option.tag_field:
+                            raise self._unknown((*at, name), known)
+                case inspect.DictType(), dict():
+                    for name, inner in value.items():
+                        self.check(inner, option.value_type, (*at, name))
+                        self._check_entry(inner, option.value_type, (*at, name))
+                case inspect.ListType() | inspect.VarTupleType(), list() | tuple():
+                    for index, inner in enumerate(value):
+                        self.check(inner, option.item_type, (*at, index))
+
+    def _check_entry(self, value: object, kind: inspect.Type, at: _Key) -> None:
+        """Convert an entry on its own: msgspec does not say which of a mapping's it was."""
+        match list(_options(kind)):
+            case [inspect.StructType(cls=cls)]:
+                self.convert(value, cls, at)
+
+    def convert(self, value: object, kind: type[_Config], at: _Key) -> _Config:
+        try:
+            return msgspec.convert(value, kind, dec_hook=self._path)
+        except msgspec.ValidationError as error:
+            raise self._bad_value(str(error), at) from None
+
+    def _path(self, kind: type, value: object) -> PurePath:
+        if not issubclass(kind, PurePath):
+            raise TypeError(f"a configuration can't hold {kind}")
+        if isinstance(value, PurePath):
+            return value
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise ValueError("Expected a path in quotes")
+        try:
+            return self._folder / Path(value).expanduser()
+        except RuntimeError as error:
+            raise ValueError(str(error)) from None
+
+    def _unknown(self, at: _Key, known: Mapping[str, object]) -> UnknownKeyError:
+        name, dotted = str(at[-1]), _dotted(at)
+        nearest = [_dotted((*at[:-1], near)) for near in difflib.get_close_matches(name, known, 1)]
+        nearest += [_dotted(key) for key in _keys(self.schema, ()) if key[-1] == name]
+        hint = f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
+        return UnknownKeyError(
+            f"{self._blamed(dotted)}: {dotted}: unknown key, {hint}",
+            key=dotted,
+            nearest=nearest[0] if nearest else None,
+        )
+
+    def _bad_value(self, message: str, at: _Key) -> BadValueError:
+        match = _MSGSPEC_ERROR.fullmatch(message)
+        assert match is not None  # the pattern takes any text
+        what = match["what"]
+        for name, index in _MSGSPEC_STEP.findall(match["path"] or ""):
+            at = (*at, name or (int(index) if index.isdigit() else "*"))
+        if missing := _MISSING_FIELD.fullmatch(what):
+            at, what = (*at, missing[1]), "is required and not given"
+        elif choices := _choices(self.schema, at):
+            what = f"expected one of {', '.join(choices)}"
+        for word, plain in _WORDS.items():
+            what = what.replace(word, plain)
+        dotted = _dotted(at)
+        return BadValueError(f"{self._blamed(dotted)}: {dotted}: {what}", key=dotted)
+
+    def _blamed(self, dotted: str) -> str:
+        steps = dotted.split(".")
+        parents = {".".join(steps[:depth]) for depth in range(1, len(steps) + 1)}
+        return _COMMAND_LINE if parents & self._flagged else self._source
+
+
+def _options(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """What `kind` may be, without its annotations; several for a union."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            yield from _options(inner)
+        case inspect.UnionType(types=types):
+            for inner in types:
+                yield from _options(inner)
+        case _:
+            yield kind
+
+
+def _chosen(option: inspect.StructType, value: dict[str, object]) -> bool:
+    """Whether `value` is meant for this struct, where a union has several, told by their tag."""
+    return option.tag_field is None or value.get(option.tag_field, option.tag) == option.tag
+
+
+def _inner(kind: inspect.Type, step: str | int) -> Iterator[inspect.Type]:
+    for option in _options(kind):
+        match option:
+            case inspect.StructType(fields=fields):
+                yield from (field.type for field in fields if field.encode_name == step)
+            case inspect.DictType(value_type=inner):
+                yield inner
+            case inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner):
+                yield inner
+
+
+def _choices(kind: inspect.Type, at: _Key) -> list[str]:
+    """The values that the field `at` may have, when they are a closed set."""
+    if at:
+        return [choice for inner in _inner(kind, at[0]) for choice in _choices(inner, at[1:])]
+    found = []
+    for option in _options(kind):
+        match option:
+            case inspect.LiteralType(values=values):
+                found += [_toml(value) for value in values]
+            case inspect.EnumType(cls=cls):
+                found += [_toml(member.value) for member in cls]
+    return found
+
+
+def _keys(kind: inspect.Type, at: _Key) -> Iterator[_Key]:
+    """Every key of a configuration that lies in fixed tables."""
+    for option in _options(kind):
+        if isinstance(option, inspect.StructType):
+            for field in option.fields:
+                yield (*at, field.encode_name)
+                yield from _keys(field.type, (*at, field.encode_name))
+
+
+def _dotted(at: _Key) -> str:
+    """`at` as TOML writes it, with indices in brackets."""
+    text = ""
+    for step in at:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            plain = _BARE_KEY.fullmatch(step) or step == "*"
+            text += ("." if text else "") + (step if plain else _toml(step))
+    return text
+
+
+def example(kind: type[msgspec.Struct]) -> str:
+    """All keys with their descriptions and defaults, as a file that `load` takes.
+
+    What has no default is there as a comment.
+    """
+    schema = inspect.type_info(kind)
+    assert isinstance(schema, inspect.StructType)
+    return "\n".join([*_comment(kind.__doc__), *_table(schema, None, ())]).strip() + "\n"
+
+
+def _table(schema: inspect.StructType, value: object, at: _Key) -> list[str]:
+    """The lines of one table: its own keys, then the tables in it."""
+    own, tables = [], []
+    if schema.tag_field is not None:
+        own.append(f"{schema.tag_field} = {_toml(schema.tag)}")
+    for field in schema.fields:
+        key = (*at, field.encode_name)
+        default = _default(field) if value is None else getattr(value, field.name)
+        notes = _comment(_description(field.type))
+        nested = _struct(field.type, default)
+        if nested is None:
+            gap = [""] if own and notes else []
+            own += [*gap, *notes, _entry(field.encode_name, default)]
+            continue
+        inner = default if isinstance(default, msgspec.Struct) else None
+        lines = [*(notes or _comment(nested.cls.__doc__)), f"[{_dotted(key)}]"]
+        lines += _table(nested, inner, key)
+        unset = default is None
+        tables += ["", *(f"# {line}".rstrip() if unset else line for line in lines)]
+    return [*own, *tables]
+
+
+def _default(field: inspect.Field) -> object:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+
+
+def _struct(kind: inspect.Type, default: object) -> inspect.StructType | None:
+    """The table that a field is, if it is one; of several, that of the default."""
+    structs = [option for option in _options(kind) if isinstance(option, inspect.StructType)]
+    chosen = [option for option in structs if option.cls is type(default)]
+    return next(iter(chosen or structs), None)
+
+
+def _entry(name: str, default: object) -> str:
+    key = _dotted((name,))
+    if default is NODEFAULT:
+        return f"# {key} =    (required)"
+    if default is None:
+        return f"# {key} =    (not set)"
+    line = f"{key} = {_toml(msgspec.to_builtins(default, enc_hook=str))}"
+    # An empty inline table would forbid the tables that someone adds below.
+    return f"# {line}" if default == {} else line
+
+
+def _description(kind: inspect.Type) -> str | None:
+    match kind:
+        case inspect.Metadata(extra_json_schema={"description": str(text)}):
+            return text
+    return None
+
+
+def _comment(text: str | None) -> list[str]:
+    paragraph = " ".join((text or "").split())
+    return [f"# {line}" for line in textwrap.wrap(paragraph, width=96)]
+
+
+def _toml(value: object) -> str:
+    """A plain value in TOML's notation."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            # JSON's escapes are TOML's, but TOML wants DEL escaped too.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+        case Mapping():
+            pairs = (f"{_dotted((key,))} = {_toml(inner)}" for key, inner in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case _:
+            raise TypeError(f"{value!r} can't be written as TOML")

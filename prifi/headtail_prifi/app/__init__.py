@@ -1,0 +1,1 @@
+"""What programs see of the DC-net: anonymous datagrams and streams."""

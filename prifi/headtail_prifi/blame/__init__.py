@@ -1,0 +1,1 @@
+"""Who disrupted a round: accusation, reveal, verdict, evidence."""

@@ -1,0 +1,1 @@
+"""What all roles share: parties, geometry, frames, messages, membership."""

@@ -1,0 +1,193 @@
+"""Proofs of knowledge made non-interactive: a transcript, Schnorr's proof, Chaum and Pedersen's.
+
+Every proof is bound to a context (bytes that name epoch, roster, role and purpose): a proof copied
+into another context does not verify.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from headtail_prifi.crypto.entropy import Entropy
+from headtail_prifi.crypto.errors import EncodingError, ProofError
+from headtail_prifi.crypto.group import POINT_BYTES, SCALAR_BYTES, Group, Point
+
+T = TypeVar("T")
+
+EQUALITY_BYTES: Final = 2 * SCALAR_BYTES
+
+
+def knowledge_bytes(count: int) -> int:
+    """The size of a proof of knowledge of `count` logarithms."""
+    return (1 + count) * SCALAR_BYTES
+
+
+class Transcript:
+    """What both sides of a proof have seen, hashed; challenges come from all of it so far.
+
+    Each item is absorbed as length-prefixed label and length-prefixed bytes, so two different
+    sequences of items never give one hash input. A challenge is itself absorbed, with its label.
+    """
+
+    def __init__(self, group: Group, purpose: str, context: bytes) -> None:
+        self._group = group
+        self._hash = hashlib.sha512()
+        self.add("purpose", purpose.encode())
+        self.add("group", group.name.encode())
+        self.add("context", context)
+
+    def add(self, label: str, data: bytes) -> None:
+        """Absorb bytes."""
+        name = label.encode()
+        self._hash.update(len(name).to_bytes(2) + name + len(data).to_bytes(8) + data)
+
+    def add_points(self, label: str, points: Sequence[Point]) -> None:
+        """Absorb a list of points, with its length."""
+        self.add(label, b"".join(point.encode() for point in points))
+
+    def add_scalars(self, label: str, scalars: Sequence[int]) -> None:
+        """Absorb a list of scalars, with its length."""
+        self.add(label, b"".join(map(self._group.encode_scalar, scalars)))
+
+    def challenge(self, label: str) -> int:
+        """A scalar other than 0 (of 512 bits of hash, so as good as uniform)."""
+        self.add("challenge", label.encode())
+        seed = self._hash.digest()
+        self.add("seed", seed)
+        return self._group.hash_to_scalar("challenge", seed) or 1
+
+    def challenges(self, label: str, count: int) -> tuple[int, ...]:
+        """`count` scalars other than 0."""
+        self.add("challenges", label.encode())
+        seed = self._hash.digest()
+        self.add("seed", seed)
+        return tuple(
+            self._group.hash_to_scalar("challenges", seed + index.to_bytes(4)) or 1
+            for index in range(count)
+        )
+
+
+class ProofReader:
+    """Takes a proof apart; whatever is wrong with its bytes is a ProofError."""
+
+    def __init__(self, group: Group, proof: bytes) -> None:
+        self._group = group
+        self._proof = proof
+        self._at = 0
+
+    def points(self, count: int) -> list[Point]:
+        """The next `count` points."""
+        return [self._decode(self._group.decode, POINT_BYTES) for _ in range(count)]
+
+    def scalars(self, count: int) -> list[int]:
+        """The next `count` scalars."""
+        return [self._decode(self._group.decode_scalar, SCALAR_BYTES) for _ in range(count)]
+
+    def end(self) -> None:
+        """Raises ProofError when something is left."""
+        if self._at != len(self._proof):
+            raise ProofError(f"{len(self._proof) - self._at} bytes too many in a proof")
+
+    def _decode(self, decode: Callable[[bytes], T], size: int) -> T:
+        data = self._proof[self._at : self._at + size]
+        self._at += size
+        try:
+            return decode(data)
+        except EncodingError as error:
+            raise ProofError(f"a malformed proof: {error.message}") from None
+
+
+def prove_knowledge(
+    group: Group, base: Point, secrets: Sequence[int], *, context: bytes, entropy: Entropy
+) -> bytes:
+    """Knowledge of the discrete logarithms of all `secrets` times `base`, to that base.
+
+    Schnorr's proof (Crypto '89) for several statements under one challenge: c, s_1 .. s_k, 32
+    bytes each, where s = w + c * secret and c hashes context, base, statements and all w * base.
+    """
+    points = [group.linear((secret,), (base,)) for secret in secrets]
+    nonces = [group.random_scalar(entropy) for _ in secrets]
+    announced = [group.linear((nonce,), (base,)) for nonce in nonces]
+    challenge = _knowledge_challenge(group, base, points, announced, context)
+    responses = [w + challenge * secret for w, secret in zip(nonces, secrets, strict=True)]
+    return b"".join(map(group.encode_scalar, [challenge, *responses]))
+
+
+def verify_knowledge(
+    group: Group, base: Point, points: Sequence[Point], proof: bytes, *, context: bytes
+) -> None:
+    """Raises ProofError unless the prover knew every discrete logarithm, in this context."""
+    challenge, *responses = _scalars(group, proof, 1 + len(points))
+    try:
+        announced = [
+            group.linear((response, -challenge), (base, point))
+            for response, point in zip(responses, points, strict=True)
+        ]
+    except EncodingError:
+        raise ProofError("a proof of knowledge is degenerate") from None
+    if challenge != _knowledge_challenge(group, base, points, announced, context):
+        raise ProofError("a proof of knowledge does not hold")
+
+
+def _knowledge_challenge(
+    group: Group,
+    base: Point,
+    points: Sequence[Point],
+    announced: Sequence[Point],
+    context: bytes,
+) -> int:
+    transcript = Transcript(group, "prifi/knowledge", context)
+    transcript.add_points("base", (base,))
+    transcript.add_points("statements", points)
+    transcript.add_points("announcements", announced)
+    return transcript.challenge("c")
+
+
+def prove_equality(
+    group: Group, secret: int, other_base: Point, *, context: bytes, entropy: Entropy
+) -> bytes:
+    """That `secret` times the base and `secret` times `other_base` have one logarithm (DLEQ).
+
+    Chaum and Pedersen (Crypto '92): c and s = w + c * secret, 32 bytes each. In blame, where a
+    client opens its secret with guard j, `other_base` is the guard's public key.
+    """
+    nonce = group.random_scalar(entropy)
+    challenge = _equality_challenge(
+        group,
+        (group.mul_base(secret), other_base, group.mul(other_base, secret)),
+        (group.mul_base(nonce), group.mul(other_base, nonce)),
+        context,
+    )
+    return group.encode_scalar(challenge) + group.encode_scalar(nonce + challenge * secret)
+
+
+def verify_equality(
+    group: Group, public: Point, other_base: Point, shared: Point, proof: bytes, *, context: bytes
+) -> None:
+    """Raises ProofError unless log(public, base) = log(shared, other_base), in this context."""
+    challenge, response = _scalars(group, proof, 2)
+    try:
+        announced = (
+            group.linear((response, -challenge), (group.base, public)),
+            group.linear((response, -challenge), (other_base, shared)),
+        )
+    except EncodingError:
+        raise ProofError("a proof of equality is degenerate") from None
+    if challenge != _equality_challenge(group, (public, other_base, shared), announced, context):
+        raise ProofError("a proof of equal logarithms does not hold")
+
+
+def _equality_challenge(
+    group: Group, statement: Sequence[Point], announced: Sequence[Point], context: bytes
+) -> int:
+    transcript = Transcript(group, "prifi/equality", context)
+    transcript.add_points("statement", statement)
+    transcript.add_points("announcements", announced)
+    return transcript.challenge("c")
+
+
+def _scalars(group: Group, proof: bytes, count: int) -> list[int]:
+    reader = ProofReader(group, proof)
+    scalars = reader.scalars(count)
+    reader.end()
+    return scalars

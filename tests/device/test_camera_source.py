@@ -1,0 +1,95 @@
+"""A camera, played by a script."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from device_doubles import picture
+from headtail_device.source import Frame
+from headtail_device.source.camera import CameraSource
+from headtail_device.source.errors import CameraError
+from headtail_fabric.clock import FakeClock
+from headtail_fabric.codec.base import Array
+
+
+class ScriptedCapture:
+    """Gives one picture for each True; after that the camera is gone."""
+
+    def __init__(self, script: Sequence[bool], *, opened: bool = True) -> None:
+        self._script = list(script)
+        self._opened = opened
+        self.released = False
+
+    def isOpened(self) -> bool:  # noqa: N802
+        return self._opened
+
+    def read(self) -> tuple[bool, Array | None]:
+        if self._script and self._script.pop(0):
+            return True, picture()
+        return False, None
+
+    def get(self, prop: int, /) -> float:
+        return 30.0
+
+    def release(self) -> None:
+        self.released = True
+
+
+def camera(capture: ScriptedCapture, *, name: int | str = 0) -> CameraSource:
+    return CameraSource(name, deadline_s=1, clock=FakeClock(3.0), open_capture=lambda _: capture)
+
+
+def test_pictures_come_with_the_time_at_which_they_were_taken() -> None:
+    with camera(ScriptedCapture([True, True])) as source:
+        assert (source.live, source.rate_hz, source.frame_count) == (True, 30, None)
+        frames = iter(source)
+        item = next(frames)
+        assert isinstance(item, Frame)
+        assert (item.index, item.captured_at, item.origin) == (0, 3.0, "camera 0#0")
+        assert np.array_equal(item.data, picture())
+        assert next(frames).index == 1
+
+
+def test_an_unplugged_camera_is_an_error() -> None:
+    capture = ScriptedCapture([True])
+    with camera(capture) as source, pytest.raises(CameraError, match="camera 0 gives no more"):
+        list(source)
+    assert capture.released
+
+
+def test_a_few_failed_reads_are_forgiven() -> None:
+    capture = ScriptedCapture([True, False, False, False, True])
+    with camera(capture) as source:
+        frames = iter(source)
+        assert [next(frames).index, next(frames).index] == [0, 1]
+
+
+def test_a_camera_that_does_not_open_says_which() -> None:
+    with pytest.raises(CameraError, match=r"/dev/video7 can't be opened"):
+        camera(ScriptedCapture([], opened=False), name="/dev/video7")
+
+
+def test_no_camera_is_there() -> None:
+    with pytest.raises(CameraError):
+        CameraSource(99, deadline_s=1, clock=FakeClock())
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("rtsp://user:secret@host:554/a", "rtsp://host:554/a"),
+        ("rtsp://host/a@b", "rtsp://host/a@b"),
+        ("rtsp://u:p@ss@host/a", "rtsp://host/a"),
+    ],
+)
+def test_a_streams_password_is_never_shown(address: str, shown: str) -> None:
+    assert camera(ScriptedCapture([]), name=address).name == shown
+
+
+def test_closing_ends_the_iteration() -> None:
+    with camera(ScriptedCapture([True, False])) as source:
+        frames = iter(source)
+        next(frames)
+        source.close()
+        assert list(frames) == []

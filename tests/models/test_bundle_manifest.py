@@ -1,0 +1,281 @@
+"""The manifest: its schema, and whether its parts fit each other."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from headtail_models.bundle.consistency import check_consistency
+from headtail_models.bundle.errors import (
+    DuplicateEntryError,
+    FutureSchemaError,
+    InconsistentManifestError,
+    InvalidManifestError,
+    OversizedBundleError,
+    UnsafePathError,
+)
+from headtail_models.bundle.limits import Limits
+from headtail_models.bundle.manifest import (
+    SCHEMA,
+    ClassifyTask,
+    Cut,
+    DetectTask,
+    FileEntry,
+    Manifest,
+    QuantiserTable,
+    TensorSpec,
+    YoloScale,
+    decode_manifest,
+    encode_manifest,
+)
+from headtail_models.bundle.specimen import write_stages
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    folder = tmp_path_factory.mktemp("stages")
+    stages = write_stages(folder)
+    return replace(stages, files=tuple(_listed(path) for path in sorted(folder.iterdir())))
+
+
+def _listed(path: Path) -> FileEntry:
+    return FileEntry(path=path.name, size_bytes=path.stat().st_size, sha256="0" * 64)
+
+
+def _fields(manifest: Manifest) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.json.decode(encode_manifest(manifest))
+    return fields
+
+
+def test_comes_back_as_it_was(manifest: Manifest) -> None:
+    assert decode_manifest(encode_manifest(manifest)) == manifest
+    check_consistency(manifest)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"{}",
+        b'{"schema": "1"}',
+        b'{"schema": 1}',
+        b'{"schema": 1.5}',
+        b'{"schema": 0}',
+        b'{"schema": -1}',
+        b"\xff\xfe{\x00}\x00",
+        b'{"schema": 1, "name": "\xff"}',
+        b"[" * 100_000,
+        b'{"schema": 1, "task": ' + b'{"a":' * 100_000,
+        b"PK\x03\x04",
+    ],
+)
+def test_what_is_no_manifest(data: bytes) -> None:
+    with pytest.raises(InvalidManifestError):
+        decode_manifest(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_manifest_or_a_typed_error(data: bytes) -> None:
+    with pytest.raises(InvalidManifestError):
+        decode_manifest(data)
+
+
+def test_a_later_schema_is_told_apart(manifest: Manifest) -> None:
+    fields = _fields(manifest) | {"schema": SCHEMA + 1, "unheard": "of"}
+    with pytest.raises(FutureSchemaError) as caught:
+        decode_manifest(msgspec.json.encode(fields))
+    assert caught.value.facts["schema"] == SCHEMA + 1
+    assert "Upgrade" in caught.value.advice
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"unknown": 1}, "unknown"),
+        ({"labels": "left"}, "$.labels"),
+        ({"labels": ["left\n"]}, "$.labels[0]"),
+        ({"description": "\x1b[2J"}, "$.description"),
+        ({"description": "x" * 1001}, "$.description"),
+        ({"name": "../x"}, "$.name"),
+        ({"name": "x\n"}, "$.name"),
+        ({"name": ""}, "$.name"),
+        ({"version": "1.0-beta"}, "$.version"),
+        ({"version": "1" * 10}, "$.version"),
+        ({"task": {"type": "generate"}}, "$.task"),
+        ({"task": {"type": "classify"}}, "output"),
+        ({"preprocess": {"kind": "letterbox", "width": 0, "height": 16}}, "width"),
+        ({"preprocess": {"kind": "letterbox", "width": 1 << 20, "height": 16}}, "width"),
+        ({"files": [{"path": "a", "size_bytes": -1, "sha256": "0" * 64}]}, "size_bytes"),
+        ({"files": [{"path": "a", "size_bytes": 1, "sha256": "0" * 63}]}, "sha256"),
+        ({"files": [{"path": "a", "size_bytes": 1, "sha256": "0" * 64 + "\n"}]}, "sha256"),
+        ({"files": [{"path": "a", "size_bytes": 1, "sha256": "A" * 64}]}, "sha256"),
+        ({"full_value": "high"}, "$.full_value"),
+        ({"cuts": None}, "$.cuts"),
+    ],
+)
+def test_a_wrong_field_is_named(manifest: Manifest, change: dict[str, Any], where: str) -> None:
+    with pytest.raises(InvalidManifestError, match=r"manifest\.json") as caught:
+        decode_manifest(msgspec.json.encode(_fields(manifest) | change))
+    assert where in caught.value.message
+
+
+@pytest.mark.parametrize("shape", [[], [0], [1] * 6, [65_537], [1.5], ["N"]])
+def test_a_shape_that_no_tensor_has(shape: list[object]) -> None:
+    data = msgspec.json.encode({"name": "x", "dtype": "float32", "shape": shape})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(data, type=TensorSpec)
+
+
+def test_a_number_that_is_none_does_not_survive_writing(manifest: Manifest) -> None:
+    table = QuantiserTable(low=(float("nan"),), high=(1.0,))
+    cut = replace(manifest.cuts[0], quantisers={"q8": table})
+    with pytest.raises(InvalidManifestError, match=r"cuts\[0\]"):
+        decode_manifest(encode_manifest(replace(manifest, cuts=(cut,))))
+
+
+def _with_cut(manifest: Manifest, **changes: object) -> Manifest:
+    return replace(manifest, cuts=(replace(manifest.cuts[0], **changes), manifest.cuts[1]))
+
+
+def _spec(name: str = "early", *shape: int) -> TensorSpec:
+    return TensorSpec(name=name, dtype="float32", shape=shape or (8, 16, 16))
+
+
+def _detect(manifest: Manifest, *scales: YoloScale) -> Manifest:
+    return replace(manifest, task=DetectTask(scales=scales))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda m: replace(m, labels=()), "no labels"),
+        (lambda m: replace(m, labels=("one",)), "output 'logits' has shape"),
+        (lambda m: replace(m, default_cut="middle"), "default cut 'middle'"),
+        (lambda m: replace(m, cuts=()), "default cut 'late'"),
+        (lambda m: replace(m, default_codec="jpeg"), "default codec 'jpeg'"),
+        (lambda m: replace(m, cuts=m.cuts + m.cuts[:1]), "cut 'early' is there 2 times"),
+        (lambda m: _with_cut(m, name="Late"), "cut 'late' is there 2 times"),
+        (lambda m: _with_cut(m, name="input"), "no cut may be called 'input'"),
+        (lambda m: replace(m, task=ClassifyTask(output="scores")), "lacks the task's output"),
+        (lambda m: _detect(m), "the task has no outputs"),
+        (
+            lambda m: _detect(m, YoloScale(output="logits", stride=8, anchors=((1.0, 2.0),))),
+            "need 8 channels",
+        ),
+        (
+            lambda m: replace(m, preprocess=replace(m.preprocess, width=17)),
+            "not one picture of shape",
+        ),
+        (
+            lambda m: replace(m, full=replace(m.full, file="whole.onnx")),
+            "stage 'whole.onnx' is not among the files",
+        ),
+        (
+            lambda m: replace(m, full=replace(m.full, file="stages/full.onnx")),
+            "does not lie at the top",
+        ),
+        (lambda m: replace(m, full=replace(m.full, outputs=())), "lacks a tensor"),
+        (
+            lambda m: replace(m, full=replace(m.full, outputs=m.full.outputs * 2)),
+            "lacks a tensor or has one twice",
+        ),
+        (
+            lambda m: _with_cut(m, head=replace(m.cuts[0].head, inputs=(_spec("photo"),))),
+            "cut 'early': the head's inputs",
+        ),
+        (
+            lambda m: _with_cut(m, tail=replace(m.cuts[0].tail, outputs=(_spec("scores", 3),))),
+            "cut 'early': the tail's outputs",
+        ),
+        (
+            lambda m: _with_cut(m, tail=replace(m.cuts[0].tail, inputs=(_spec("late"),))),
+            "the head's output is not the tail's input",
+        ),
+        (
+            lambda m: _with_cut(m, tail=replace(m.cuts[0].tail, inputs=(_spec("early", 9, 1),))),
+            "the head's output is not the tail's input",
+        ),
+        (
+            lambda m: _with_cut(m, head=replace(m.cuts[0].head, outputs=(_spec(), _spec("two")))),
+            "2 tensors cross",
+        ),
+        (lambda m: _with_cut(m, codecs=()), "there is no codec"),
+        (lambda m: _with_cut(m, codecs=("raw", "raw")), "or one is there twice"),
+        (lambda m: _with_cut(m, codecs=("gzip",)), "codec 'gzip': unknown codec"),
+        (lambda m: _with_cut(m, codecs=("jpeg",)), "codec 'jpeg'"),
+        (lambda m: _with_cut(m, quantisers={}), "codec 'q8': q8 needs float32 and a quantiser"),
+        (
+            lambda m: _with_cut(m, quantisers={"q8": QuantiserTable(low=(0.0,), high=(1.0,))}),
+            "quantiser 'q8' has 1 channels, the tensor 8",
+        ),
+        (
+            lambda m: _with_cut(m, quantisers={"q8": QuantiserTable(low=(1.0,), high=(0.0,))}),
+            "quantiser 'q8': ranges must be finite",
+        ),
+        (
+            lambda m: _with_cut(m, quantisers={"q8": QuantiserTable(low=(0.0,), high=(1e300,))}),
+            "quantiser 'q8': ranges must be finite",
+        ),
+        (
+            lambda m: _with_cut(m, quantisers={"q8": QuantiserTable(low=(), high=())}),
+            "quantiser 'q8': ranges of shape",
+        ),
+    ],
+)
+def test_a_contradiction_is_named(manifest: Manifest, change: Any, told: str) -> None:
+    with pytest.raises(InconsistentManifestError) as caught:
+        check_consistency(decode_manifest(encode_manifest(change(manifest))))
+    assert told in caught.value.message
+
+
+def test_only_the_first_contradictions_are_told(manifest: Manifest) -> None:
+    cuts = tuple(replace(manifest.cuts[0], name=f"c{at}", codecs=()) for at in range(20))
+    with pytest.raises(InconsistentManifestError, match="and 13 more") as caught:
+        check_consistency(replace(manifest, cuts=cuts))
+    assert len(caught.value.facts["problems"]) == 21  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a\\b", "C:/x", "manifest.json", "Manifest.Sig"])
+def test_a_path_that_no_bundle_may_list(manifest: Manifest, path: str) -> None:
+    entry = FileEntry(path=path, size_bytes=0, sha256="0" * 64)
+    with pytest.raises(UnsafePathError) as caught:
+        check_consistency(replace(manifest, files=(*manifest.files, entry)))
+    assert caught.value.facts["path"] == path
+
+
+def test_a_file_that_is_listed_twice(manifest: Manifest) -> None:
+    with pytest.raises(DuplicateEntryError, match=r"full\.onnx"):
+        check_consistency(replace(manifest, files=manifest.files * 2))
+
+
+def test_more_than_the_reader_takes(manifest: Manifest) -> None:
+    with pytest.raises(OversizedBundleError, match="5 files"):
+        check_consistency(manifest, limits=Limits(max_files=5))
+    with pytest.raises(OversizedBundleError, match="1000 bytes"):
+        check_consistency(manifest, limits=Limits(max_total_bytes=1000))
+
+
+def test_the_manifest_finds_its_parts(manifest: Manifest) -> None:
+    cut = manifest.cut("early")
+    assert isinstance(cut, Cut)
+    assert cut.tensor == _spec()
+    assert manifest.cut("nowhere") is None
+    assert [stage.file for stage in manifest.stages()] == [
+        "full.onnx",
+        "head-early.onnx",
+        "tail-early.onnx",
+        "head-late.onnx",
+        "tail-late.onnx",
+    ]
+    table = cut.quantisers["q8"].quantiser()
+    assert table.channels == 8
+    assert table.low.dtype == np.float32

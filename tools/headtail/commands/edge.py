@@ -1,0 +1,108 @@
+"""`headtail edge`: the edge server."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from headtail_edge.config import EdgeConfig
+from headtail_fabric import config
+from headtail_fabric.notify import StopSignal
+
+_EXAMPLES: Final = """\
+examples:
+  headtail edge serve --bundle yolov3-tiny-coco
+  headtail edge serve --bind tcp://0.0.0.0:5557 --bundle mine.headtail \\
+      --key ~/.config/headtail/keys/edge-1.key --allow ~/.config/headtail/allow.toml
+  headtail edge serve --print-config > edge.toml
+  headtail edge serve --config edge.toml
+"""
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser of `headtail`."""
+    parser = subparsers.add_parser(
+        "edge",
+        help="serve tails to devices",
+        description="The edge server runs the tails of bundles for the devices around it.",
+        epilog=_EXAMPLES,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True)
+    serve = actions.add_parser(
+        "serve",
+        help="run an edge until it is stopped",
+        description="Serves until SIGTERM or SIGINT, then finishes what it has accepted. When it "
+        "is ready it prints one JSON line. Flags win over the file.",
+        epilog=_EXAMPLES,
+    )
+    _add_flags(serve)
+    serve.set_defaults(handler=_serve, log_level="info")
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags are named by the setting they override; none has a default of its own."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print every setting with its default, as a file to begin with, and exit",
+    )
+    parser.add_argument("--bind", metavar="ENDPOINT", help="such as tcp://127.0.0.1:5557")
+    parser.add_argument("--name", help="what devices see this edge as")
+    parser.add_argument(
+        "--bundle",
+        action="append",
+        dest="bundles",
+        metavar="NAME|PATH",
+        help="a bundle to serve; may be given again",
+    )
+    parser.add_argument(
+        "--trust",
+        action="append",
+        dest="trusted",
+        type=Path,
+        metavar="PUBFILE",
+        help="a key that bundles must be signed by; may be given again",
+    )
+    parser.add_argument("--key", type=Path, metavar="FILE", help="this edge's key file")
+    parser.add_argument(
+        "--allow", type=Path, dest="allow_list", metavar="FILE", help="who may connect"
+    )
+    parser.add_argument(
+        "--accept-bundles",
+        choices=("nobody", "operators", "everyone"),
+        dest="push.accept_from",
+        help="whose bundles are taken when one is lacking here",
+    )
+    parser.add_argument("--workers", type=int, help="batches computed at once")
+    parser.add_argument("--threads", type=int, help="threads that compute one batch")
+    parser.add_argument("--max-batch", type=int, help="requests computed together at most")
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="for Prometheus")
+
+
+_FLAGS: Final = (
+    "bind",
+    "name",
+    "bundles",
+    "trusted",
+    "key",
+    "allow_list",
+    "push.accept_from",
+    "workers",
+    "threads",
+    "max_batch",
+    "metrics_port",
+)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    if args.print_config:
+        print(config.example(EdgeConfig), end="")
+        return 0
+    flags = {name: getattr(args, name) for name in _FLAGS}
+    settings = config.load(EdgeConfig, args.config, flags)
+    # Only now: ONNX Runtime and OpenCV take a while to load.
+    from headtail_edge.daemon import serve
+
+    with StopSignal() as stop:
+        serve(settings, stop=stop.event)
+    return 0
