@@ -27,9 +27,9 @@ class EdgeConfig(_Table, frozen=True, kw_only=True):
     ] = ""
     server_key: Annotated[
         str,
-        Meta(description="The edge's public key (40 characters); needs `keys`. Empty: no CURVE."),
+        Meta(description="The edge's public key (40 characters); needs `key`. Empty: no CURVE."),
     ] = ""
-    keys: Annotated[
+    key: Annotated[
         Path | None, Meta(description="This device's key file, made by `headtail keys new`.")
     ] = None
     push_bundles: Annotated[
@@ -109,6 +109,13 @@ class DeviceConfig(_Table, frozen=True, kw_only=True):
         str,
         Meta(description="A bundle by name, digest or path; `headtail bundle list` shows them."),
     ]
+    trusted: Annotated[
+        tuple[Path, ...],
+        Meta(
+            description="Public keys (.pub) one of which must have signed the bundle; with none, "
+            "no signature is asked for."
+        ),
+    ] = ()
     name: Annotated[str, Meta(max_length=64, description="What the edge calls it in its log.")] = (
         "device"
     )
@@ -156,8 +163,8 @@ class DeviceConfig(_Table, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.mode == "edge" and not self.edge.endpoint:
             raise ValueError("mode is edge, but edge.endpoint is not set")
-        if bool(self.edge.server_key) != (self.edge.keys is not None):
-            raise ValueError("edge.server_key and edge.keys belong together: set both or neither")
+        if bool(self.edge.server_key) != (self.edge.key is not None):
+            raise ValueError("edge.server_key and edge.key belong together: set both or neither")
         if self.way.cut == INPUT and self.way.codec not in ("", "jpeg", "webp"):
             raise ValueError("way.codec must be jpeg or webp where way.cut is input")
         if not self.source or not self.bundle:

@@ -18,7 +18,7 @@ from headtail_device.ledger import Ledger, Outcome
 from headtail_device.loop import Loop, capture, listen
 from headtail_device.meter import DeviceMeter
 from headtail_device.no_edge import NoEdge
-from headtail_device.opening import Connect, connect_edge, open_board, pack
+from headtail_device.opening import Connect, connect_edge, open_board, open_trusted, pack
 from headtail_device.placement import FixedPolicy, LocalPolicy, remote_for
 from headtail_device.runner import Runner, RunnerSettings
 from headtail_device.source import open_source
@@ -30,8 +30,6 @@ from headtail_fabric.logs import fields
 from headtail_fabric.metrics import serve
 from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.wire import DType
-from headtail_models.bundle.cache import BundleCache
-from headtail_models.bundle.reader import open_bundle
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +77,7 @@ class Device:
 
     def _open(self, connect: Connect) -> None:
         config, clock = self._config, self._clock
-        self._bundle = open_bundle(BundleCache().find(config.bundle))
+        self._bundle = open_trusted(config)
         self._way = None
         if config.mode == "edge":
             way = config.way

@@ -12,8 +12,8 @@ from headtail_fabric.codec import TensorCodec, codec_for
 from headtail_fabric.codec.base import CODES, Array
 from headtail_fabric.errors import ConfigError
 from headtail_fabric.wire import Buffer, DType, Frames, TensorInfo
+from headtail_models.bundle import Bundle
 from headtail_models.bundle.manifest import INPUT
-from headtail_models.bundle.reader import Bundle
 from headtail_models.stage import Stage
 from headtail_models.task import Answer, Geometry, Picture, task_for
 

@@ -16,10 +16,18 @@ from headtail_fabric import keys
 from headtail_fabric.clock import Clock
 from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.peer.zmq_client import ZmqClient
-from headtail_models.bundle.reader import Bundle
+from headtail_models.bundle import Bundle, BundleCache, open_bundle
+from headtail_models.bundle.keys import load_public_key
 
 Connect = Callable[[DeviceConfig, bytes, Clock], ClientPort]
 """From the configuration and the bundle's digest to the port of an edge."""
+
+
+def open_trusted(config: DeviceConfig) -> Bundle:
+    """The bundle that is asked for, verified. Raises BundleError, KeyFileError,
+    BundleStorageError."""
+    trusted = [load_public_key(path) for path in config.trusted]
+    return open_bundle(BundleCache().find(config.bundle), trusted=trusted or None)
 
 
 def connect_edge(config: DeviceConfig, digest: bytes, clock: Clock) -> ClientPort:
@@ -31,7 +39,7 @@ def connect_edge(config: DeviceConfig, digest: bytes, clock: Clock) -> ClientPor
         name=config.name,
         bundles=(digest,),
         can_push=edge.push_bundles,
-        keys=None if edge.keys is None else keys.load(edge.keys),
+        keys=None if edge.key is None else keys.load(edge.key),
         server_key=_public_key(edge.server_key) if edge.server_key else None,
         clock=clock,
     )

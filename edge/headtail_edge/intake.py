@@ -56,6 +56,7 @@ class Intake:
         self._metrics = metrics
         self._clock = clock
         self._messages: queue.Queue[Message | None] = queue.Queue(_WAITING)
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
 
     def start(self) -> None:
@@ -64,22 +65,22 @@ class Intake:
     def stop(self, timeout_s: float) -> None:
         """Finish what is in hand, for up to `timeout_s`. A bundle that is on its way stays on the
         disk as far as it came."""
-        with contextlib.suppress(queue.Full):
-            self._messages.put(None, timeout=timeout_s)
+        self._stopping.set()
+        self.post(None)
         self._thread.join(timeout_s)
 
     def offered(self, offer: BundleOffered) -> str:
         """A session that can push uses a bundle that is not served; returns what to tell it."""
         if not self._may_push(offer.user):
             return "this edge does not serve that bundle, and takes none from this device"
+        self.post(offer)
         reason = self._core.refusal(offer.user, offer.digest, self._clock.now())
         if reason is not None:
             return f"this edge did not take that bundle: {reason}"
-        self.post(offer)
         return "this edge does not serve that bundle yet, and asks for it"
 
-    def post(self, message: Message) -> None:
-        """Leave a message for the thread; never waits."""
+    def post(self, message: Message | None) -> None:
+        """Leave a message for the thread, or just wake it; never waits."""
         with contextlib.suppress(queue.Full):
             self._messages.put_nowait(message)
 
@@ -110,17 +111,23 @@ class Intake:
             except HeadtailError as error:
                 self._refuse(offer, error.message)
 
+    def work(self, timeout_s: float | None) -> bool:
+        """Deal with the next message, waiting for one up to `timeout_s` or, with None, for good;
+        without one, with what has become due. Returns whether there was one."""
+        try:
+            message = self._messages.get(timeout=timeout_s)
+        except queue.Empty:
+            message = None
+        if message is not None:
+            self.handle(message)
+        else:
+            self.ask()
+        return message is not None
+
     def _run(self) -> None:
-        while True:
+        while not self._stopping.is_set():
             try:
-                message = self._messages.get(timeout=self._pause_s())
-            except queue.Empty:
-                self.ask()
-                continue
-            if message is None:
-                return
-            try:
-                self.handle(message)
+                self.work(self._pause_s())
             except Exception:  # the next bundle may be a better one
                 log.exception("intake failed")
 

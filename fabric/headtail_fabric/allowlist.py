@@ -227,7 +227,7 @@ class AllowList:
         self._lock = threading.Lock()
         self._stamp = self._current_stamp()
         self._members = _by_key(read_members(path))
-        self._gone: set[str] = set()
+        self._gone: dict[str, str] = {}
         self._problem: str | None = None
 
     def __repr__(self) -> str:
@@ -250,12 +250,13 @@ class AllowList:
             self._follow()
             return tuple(self._members.values())
 
-    def refresh(self) -> frozenset[str]:
-        """Keys (Z85) whose entry is gone or has changed since the last call: whatever sessions
-        they have must end. Who still is a member comes back as what it is now."""
+    def refresh(self) -> dict[str, str]:
+        """Keys (Z85) whose entry is gone or has changed since the last call, with the name they
+        had: whatever sessions they have must end. Who still is a member comes back as what it is
+        now."""
         with self._lock:
             self._follow()
-            gone, self._gone = frozenset(self._gone), set()
+            gone, self._gone = self._gone, {}
             return gone
 
     def _follow(self) -> None:
@@ -271,7 +272,9 @@ class AllowList:
             return
         self._problem = None
         self._gone |= {
-            public for public, member in self._members.items() if members.get(public) != member
+            public: member.name
+            for public, member in self._members.items()
+            if members.get(public) != member
         }
         self._members = members
         log.info("allow-list taken over", extra=fields(members=len(members)))

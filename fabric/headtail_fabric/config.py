@@ -280,13 +280,17 @@ def _choices(kind: inspect.Type, at: _Key) -> list[str]:
     """The values that the field `at` may have, when they are a closed set."""
     if at:
         return [choice for inner in _inner(kind, at[0]) for choice in _choices(inner, at[1:])]
-    found = []
+    found: list[str] = []
     for option in _options(kind):
         match option:
             case inspect.LiteralType(values=values):
                 found += [_toml(value) for value in values]
             case inspect.EnumType(cls=cls):
                 found += [_toml(member.value) for member in cls]
+            case inspect.NoneType():
+                continue
+            case _:
+                return []
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TextIO
 from headtail_fabric.logs import fields
 
 _MAX_STATUS_CHARS: Final = 512
+_TIMEOUT_S: Final = 1.0
 
 _Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
@@ -55,7 +56,7 @@ class Notifier:
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-                channel.setblocking(False)
+                channel.settimeout(_TIMEOUT_S)
                 channel.sendto(message.encode(), address)
         except OSError as error:
             log.warning("systemd not notified", extra=fields(reason=error))

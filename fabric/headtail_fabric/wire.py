@@ -294,10 +294,10 @@ def encode(message: Message, payloads: Frames = ()) -> list[Buffer]:
     """
     if len(payloads) != message.payload_count:
         raise ValueError(f"{len(payloads)} payloads for a header of {message.payload_count}")
+    _check_sizes(message, payloads)
     header = PREFIX + _encoder.encode(message)
     if len(header) > MAX_HEADER_BYTES:
         raise TooLargeError(f"header of {len(header)} bytes", size_bytes=len(header))
-    _check_payloads(message, payloads)
     return [header, *payloads]
 
 
@@ -326,7 +326,7 @@ def decode(frames: Frames) -> tuple[Message, Frames]:
             f"{type(message).__name__} announces {message.payload_count} payload frames, "
             f"{len(payloads)} came"
         )
-    _check_payloads(message, payloads)
+    _check_sizes(message, payloads)
     return message, payloads
 
 
@@ -348,13 +348,27 @@ def _peek_tag(body: memoryview) -> int | None:
     return fields[0] if fields and isinstance(fields[0], int) else None
 
 
-def _check_payloads(message: Message, payloads: Frames) -> None:
-    limit = MAX_PART_BYTES if isinstance(message, BundlePart) else MAX_TENSOR_BYTES
+def _check_sizes(message: Message, payloads: Frames) -> None:
+    if isinstance(message, (Request, Result)):
+        check_tensors(message.tensors, payloads)
+    elif payloads:
+        _check_payloads(payloads, MAX_PART_BYTES)
+
+
+def check_tensors(tensors: Sequence[TensorInfo], payloads: Frames) -> None:
+    """Raise what `encode` would raise for a message with these tensors and payloads."""
+    if len(payloads) != len(tensors):
+        raise ValueError(f"{len(payloads)} payloads for {len(tensors)} tensors")
+    if len(tensors) > MAX_TENSORS:
+        raise TooLargeError(f"{len(tensors)} tensors, the limit is {MAX_TENSORS}")
+    for info in tensors:
+        if not 0 <= info.size <= MAX_TENSOR_BYTES or len(info.shape) > MAX_DIMENSIONS:
+            raise TooLargeError(f"tensor {info.name!r} of shape {info.shape} is too large")
+    _check_payloads(payloads, MAX_TENSOR_BYTES)
+
+
+def _check_payloads(payloads: Frames, limit: int) -> None:
     for payload in payloads:
-        size = memoryview(payload).nbytes
+        size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
         if size > limit:
             raise TooLargeError(f"payload of {size} bytes, the limit is {limit}", size_bytes=size)
-    if isinstance(message, Request | Result):
-        for info in message.tensors:
-            if not 0 <= info.size <= MAX_TENSOR_BYTES or len(info.shape) > MAX_DIMENSIONS:
-                raise TooLargeError(f"tensor {info.name!r} of shape {info.shape} is too large")

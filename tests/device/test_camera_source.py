@@ -1,39 +1,13 @@
 """A camera, played by a script."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
-from device_doubles import picture
+from device_doubles import ScriptedCapture, picture
 from headtail_device.source import Frame
 from headtail_device.source.camera import CameraSource
 from headtail_device.source.errors import CameraError
 from headtail_fabric.clock import FakeClock
-from headtail_fabric.codec.base import Array
-
-
-class ScriptedCapture:
-    """Gives one picture for each True; after that the camera is gone."""
-
-    def __init__(self, script: Sequence[bool], *, opened: bool = True) -> None:
-        self._script = list(script)
-        self._opened = opened
-        self.released = False
-
-    def isOpened(self) -> bool:  # noqa: N802
-        return self._opened
-
-    def read(self) -> tuple[bool, Array | None]:
-        if self._script and self._script.pop(0):
-            return True, picture()
-        return False, None
-
-    def get(self, prop: int, /) -> float:
-        return 30.0
-
-    def release(self) -> None:
-        self.released = True
 
 
 def camera(capture: ScriptedCapture, *, name: int | str = 0) -> CameraSource:

@@ -330,6 +330,4 @@ class EveryJobLeavesOnce(RuleBasedStateMachine):
 
 
 TestEveryJobLeavesOnce = EveryJobLeavesOnce.TestCase
-TestEveryJobLeavesOnce.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
-)
+TestEveryJobLeavesOnce.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

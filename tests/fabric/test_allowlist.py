@@ -115,21 +115,21 @@ def test_a_full_list_takes_nobody_more(path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_changes_take_hold_at_the_next_look(path: Path) -> None:
     allow_list = enrolled(path, member("cam"))
-    assert allow_list.refresh() == frozenset()
+    assert allow_list.refresh() == {}
     allowlist.enrol(path, member("desk", 1))
     assert allow_list.lookup(KEYS[1]) == member("desk", 1)
-    assert allow_list.refresh() == frozenset()
+    assert allow_list.refresh() == {}
     assert allowlist.revoke(path, "cam") == member("cam")
     assert allow_list.lookup(KEYS[0]) is None
-    assert allow_list.refresh() == {KEYS[0]}, "also when a lookup noticed first"
-    assert allow_list.refresh() == frozenset()
+    assert allow_list.refresh() == {KEYS[0]: "cam"}, "also when a lookup noticed first"
+    assert allow_list.refresh() == {}
 
 
 def test_a_key_that_comes_back_as_another_is_gone_first(path: Path) -> None:
     allow_list = enrolled(path, member("cam"))
     allowlist.revoke(path, "cam")
     allowlist.enrol(path, member("cam", role=Role.OPERATOR))
-    assert allow_list.refresh() == {KEYS[0]}
+    assert allow_list.refresh() == {KEYS[0]: "cam"}
     assert allow_list.lookup(KEYS[0]) == member("cam", role=Role.OPERATOR)
 
 
@@ -161,7 +161,7 @@ def test_a_broken_file_keeps_the_last_good_list_and_is_reported_once(
     with caplog.at_level(logging.ERROR):
         assert allow_list.lookup(KEYS[0]) == member("cam")
         assert allow_list.lookup(KEYS[1]) is None
-        assert allow_list.refresh() == frozenset()
+        assert allow_list.refresh() == {}
     assert len(caplog.records) == 1
     assert problem in (allow_list.problem or "")
 
@@ -175,7 +175,7 @@ def test_a_broken_file_keeps_the_last_good_list_and_is_reported_once(
     path.write_text(good)
     assert allow_list.lookup(KEYS[0]) == member("cam")
     assert allow_list.problem is None
-    assert allow_list.refresh() == frozenset()
+    assert allow_list.refresh() == {}
 
 
 def test_a_list_that_anybody_may_write_is_refused(path: Path) -> None:
@@ -268,7 +268,7 @@ def test_any_sequence_of_changes_is_followed(changes: list[tuple[str, int, int]]
             else:
                 with pytest.raises(allowlist.NotEnrolledError):
                     allowlist.revoke(path, name)
-            gone = {each.public for each in before - set(model.values())}
+            gone = {each.public: each.name for each in before - set(model.values())}
             assert allow_list.refresh() == gone
             assert set(allow_list.members()) == set(model.values())
 

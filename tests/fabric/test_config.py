@@ -45,6 +45,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     codec: Codec = Codec.Q8
     mode: Literal["split", "full"] = "split"
+    threads: Literal["auto"] | Annotated[int, Meta(ge=1)] = "auto"
     link: Link = Link(window=8)
     spare: Link | None = None
     source: Folder | Camera = Camera()
@@ -115,6 +116,7 @@ def test_an_unknown_key_is_named_with_the_nearest(text: str, message: str) -> No
         ('name = "a"\nlink = 3', "device.toml: link: expected a table, got an integer"),
         ('name = "a"\nmode = "both"', 'device.toml: mode: expected one of "full", "split"'),
         ('name = "a"\ncodec = "q9"', 'device.toml: codec: expected one of "raw", "q8"'),
+        ('name = "a"\nthreads = 0', "device.toml: threads: expected an integer >= 1"),
         ('name = "a"\nlabels = "x"', "device.toml: labels: expected a list, got a string"),
         ('name = "a"\nlabels = ["x", 1]', "device.toml: labels[1]: expected a string"),
         ('name = "a"\n[limits.cam]\nrate = -1', "device.toml: limits.cam.rate: expected a number"),
@@ -190,6 +192,7 @@ def test_the_example_documents_every_key() -> None:
 # name =    (required)
 codec = "q8"
 mode = "split"
+threads = "auto"
 # key =    (not set)
 labels = ["person", "b]x"]
 # limits = {}

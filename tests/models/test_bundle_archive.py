@@ -1,5 +1,6 @@
 """The packed bundle: the same bytes each time, and no zip gets through that lies."""
 
+import hashlib
 import io
 import os
 import random
@@ -9,10 +10,12 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
 from headtail_models.bundle import Limits, SecretKey, open_bundle, sign_bundle, write_bundle
+from headtail_models.bundle.content import CHUNK_BYTES, Nowhere, copy_checked, copy_measured
 from headtail_models.bundle.errors import (
     AlteredFileError,
     BadSignatureError,
@@ -32,7 +35,8 @@ from headtail_models.bundle.errors import (
     UnsupportedArchiveError,
     UntrustedSignerError,
 )
-from headtail_models.bundle.manifest import decode_manifest
+from headtail_models.bundle.manifest import FileEntry, decode_manifest
+from headtail_models.bundle.pack import write_archive
 from headtail_models.bundle.specimen import write_specimen
 
 KEY = SecretKey(bytes(range(32)))
@@ -102,6 +106,17 @@ def test_packs_to_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     second = open_bundle(copy).pack(tmp_path / "out")
     assert second.name == "specimen-1.0.headtail"
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_packs_to_the_same_bytes_on_every_machine(tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(bytes(range(256)) * 9)
+    with (tmp_path / "weights.bin").open("rb") as file:
+        entry = copy_measured(file, Nowhere(), "weights.bin")
+    target = tmp_path / "frozen.headtail"
+    write_archive(target, folder=tmp_path, files=[entry], own={"manifest.json": b"{}\n"})
+    assert hashlib.sha256(target.read_bytes()).hexdigest() == (
+        "e1ecc781328c95b43e2d5a211071ab1833c1dff2618884fc265bb71cd3acb3b7"
+    )
 
 
 def test_unpacks_to_the_same_bundle(folder: Path, packed: Path, cache: Path) -> None:
@@ -356,6 +371,26 @@ def test_a_bomb_that_it_does_not_announce(packed: Path, cache: Path) -> None:
     with pytest.raises((AlteredFileError, DamagedArchiveError), match=r"weights\.bin"):
         open_bundle(packed, cache_dir=cache)
     assert [path.name for path in cache.iterdir()] == [".lock"]
+
+
+def test_a_stream_that_does_not_end() -> None:
+    """What grows while it is read is given up after one chunk too many."""
+
+    class Endless(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            return bytes(size)
+
+    class Counting:
+        size_bytes = 0
+
+        def write(self, data: bytes, /) -> None:
+            self.size_bytes += len(data)
+
+    sink = Counting()
+    entry = FileEntry(path="weights.bin", size_bytes=10, sha256="0" * 64)
+    with pytest.raises(AlteredFileError, match="more than the 10 bytes"):
+        copy_checked(cast(IO[bytes], Endless()), sink, entry)
+    assert sink.size_bytes == CHUNK_BYTES
 
 
 def test_a_huge_manifest(packed: Path, cache: Path) -> None:

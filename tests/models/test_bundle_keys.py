@@ -1,5 +1,6 @@
 """Signing keys, their files, and the detached signature."""
 
+import base64
 import stat
 from pathlib import Path
 
@@ -130,6 +131,14 @@ def test_a_file_without_a_fitting_key(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "site.pub"
     path.write_bytes(content)
     with pytest.raises(KeyFileError, match=r"site\.pub"):
+        load_public_key(path)
+
+
+def test_a_file_with_a_key_that_proves_nothing(tmp_path: Path) -> None:
+    neutral = base64.b64encode(bytes.fromhex("302a300506032b6570032100") + b"\x01" + bytes(31))
+    path = tmp_path / "site.pub"
+    path.write_bytes(b"-----BEGIN PUBLIC KEY-----\n" + neutral + b"\n-----END PUBLIC KEY-----\n")
+    with pytest.raises(KeyFileError, match="low order"):
         load_public_key(path)
 
 

@@ -16,6 +16,7 @@ from headtail_device.placement import FixedPolicy, Policy, Remote, Split
 from headtail_device.runner import Late, Runner, RunnerSettings
 from headtail_device.source.frame import Frame
 from headtail_fabric.clock import FakeClock
+from headtail_fabric.codec.base import Array
 from headtail_fabric.errors import HeadtailError
 from headtail_fabric.link import LinkEstimate
 from headtail_fabric.peer.events import (
@@ -224,6 +225,29 @@ class Bench:
         """End everything, as a stop does."""
         self.runner.give_up_edge("the test is over")
         self.work_off()
+
+
+class ScriptedCapture:
+    """A camera that gives one picture for each True; after that it is gone."""
+
+    def __init__(self, script: Sequence[bool], *, opened: bool = True) -> None:
+        self._script = list(script)
+        self._opened = opened
+        self.released = False
+
+    def isOpened(self) -> bool:  # noqa: N802
+        return self._opened
+
+    def read(self) -> tuple[bool, Array | None]:
+        if self._script and self._script.pop(0):
+            return True, picture()
+        return False, None
+
+    def get(self, prop: int, /) -> float:
+        return 30.0
+
+    def release(self) -> None:
+        self.released = True
 
 
 class EchoPort:

@@ -50,7 +50,15 @@ class Command:
         importlib.import_module(f"headtail.commands.{self.name}").add(subparsers)
 
 
-COMMANDS: Final = (Command("keys", "make keys, and say who may connect"),)
+COMMANDS: Final = (
+    Command("run", "run a whole pipeline: a device here, an edge beside it or elsewhere"),
+    Command("device", "run the device daemon"),
+    Command("edge", "run the edge daemon"),
+    Command("bundle", "build, check, sign and pack bundles"),
+    Command("assets", "fetch pretrained weights and sample clips"),
+    Command("keys", "make keys, and say who may connect"),
+    Command("bench", "measure speed, bytes and accuracy"),
+)
 
 
 class _Formatter(argparse.HelpFormatter):

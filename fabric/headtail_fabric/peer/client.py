@@ -164,7 +164,6 @@ class ClientCore:
             tensors=tuple(tensors),
             payloads=tuple(payloads),
             deadline_at=now + deadline_s,
-            now=now,
         )
 
     def cancel(self, request_id: int) -> None:

@@ -59,14 +59,12 @@ class RequestTable:
         tensors: tuple[TensorInfo, ...],
         payloads: Frames,
         deadline_at: float,
-        now: float,
     ) -> int:
-        """Queue a new request; returns its id. Raises what `wire.encode` raises."""
+        """Queue a new request; returns its id. Raises what `wire.check_tensors` raises."""
         pending = _Pending(
             bundle=bundle, cut=cut, tensors=tensors, payloads=payloads, deadline_at=deadline_at
         )
-        # Encoded once here, so that what breaks a limit fails in its caller's hands.
-        wire.encode(self._message(self._next_id, pending, now), payloads)
+        wire.check_tensors(tensors, payloads)
         request_id, self._next_id = self._next_id, self._next_id + 1
         self._pending[request_id] = pending
         self._queue.append(request_id)

@@ -86,4 +86,4 @@ class Session:
 
 
 def _size(frames: list[Buffer]) -> int:
-    return sum(memoryview(frame).nbytes for frame in frames)
+    return sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)

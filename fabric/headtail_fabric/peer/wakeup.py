@@ -11,19 +11,24 @@ class Wakeup:
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
+        self._awake = False
 
     def fileno(self) -> int:
         return self._reader.fileno()
 
     def wake(self) -> None:
-        # Full means that the sleeper has plenty of wake-ups ahead; closed, that nobody sleeps.
-        with contextlib.suppress(BlockingIOError, OSError):
+        # The flag only saves system calls: whoever loses the race writes one byte too many.
+        if self._awake:
+            return
+        self._awake = True
+        # Closed: nobody sleeps there any more.
+        with contextlib.suppress(OSError):
             self._writer.send(b"\0")
 
     def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while self._reader.recv(4096):
-                pass
+            self._reader.recv(4096)
+        self._awake = False
 
     def close(self) -> None:
         self._reader.close()

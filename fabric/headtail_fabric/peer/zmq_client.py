@@ -1,10 +1,10 @@
-"""The client core over a ZeroMQ DEALER, with a thread of its own.
+"""The client core over a ZeroMQ DEALER.
 
-The thread lets answers be stamped when they come, while the program computes. It alone touches
-the socket; the core is shared under one lock.
+The socket is worked by whoever calls `poll`; other threads may submit and cancel, which wakes it.
+A program that computes for long between two polls wants a `ThreadedClient` around it.
 """
 
-import queue
+import random
 import secrets
 import threading
 from collections import deque
@@ -19,16 +19,12 @@ from headtail_fabric.link import LinkEstimate
 from headtail_fabric.peer import options
 from headtail_fabric.peer.client import ClientCore
 from headtail_fabric.peer.events import ClientEvent
-from headtail_fabric.peer.geometry import framed_bytes
-from headtail_fabric.peer.meter import SocketMeter, TransportEvent
+from headtail_fabric.peer.meter import TransportEvent
 from headtail_fabric.peer.ports import TrafficCount
-from headtail_fabric.peer.traffic import MessageCount
-from headtail_fabric.peer.wakeup import Wakeup
+from headtail_fabric.peer.zmq_loop import ZmqLoop
 from headtail_fabric.wire import Buffer, Frames, TensorInfo, WireError
 from headtail_fabric.zap import client_curve
 
-_READ_AT_ONCE: Final = 64
-_LONGEST_WAIT_S: Final = 5.0
 _WHY_DOWN: Final = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: "the edge refused this device's key (is it enrolled there?)",
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "the other side does not speak ZMTP with the same keys",
@@ -59,37 +55,28 @@ class ZmqClient:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or MonotonicClock()
-        self._curve = keys is not None and server_key is not None
+        curve = keys is not None and server_key is not None
         self._core = ClientCore(
             session=secrets.token_bytes(16),
             name=name,
             agent=agent,
             bundles=bundles,
             can_push=can_push,
-            curve=self._curve,
-            random=secrets.SystemRandom().random,
+            curve=curve,
+            random=random.Random(secrets.randbits(64)).random,  # noqa: S311 - only jitter
         )
         self._lock = threading.Lock()
-        self._events: queue.SimpleQueue[ClientEvent] = queue.SimpleQueue()
         self._backlog: deque[list[Buffer]] = deque()
-        self._count = MessageCount()
         self._bad_messages = 0
-        self._context = zmq.Context()
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
-        try:
-            options.client(self._socket)
+        self._closed = self._interrupted = False
+
+        def attach(socket: "zmq.Socket[bytes]") -> None:
+            options.client(socket)
             if keys is not None and server_key is not None:
-                client_curve(self._socket, keys, server_key)
-            self._meter = SocketMeter(self._socket)
-            options.connect(self._socket, endpoint)
-        except BaseException:
-            self._context.destroy(linger=0)
-            raise
-        self._wakeup = Wakeup()
-        self._closing = threading.Event()
-        self._linger_s = 0.0
-        self._thread = threading.Thread(target=self._run, name=f"link {endpoint}", daemon=True)
-        self._thread.start()
+                client_curve(socket, keys, server_key)
+            options.connect(socket, endpoint)
+
+        self._loop = ZmqLoop(zmq.DEALER, curve=curve, attach=attach)
 
     def __enter__(self) -> "ZmqClient":
         return self
@@ -119,79 +106,104 @@ class ZmqClient:
                 deadline_s=deadline_s,
                 now=self._clock.now(),
             )
-        self._wakeup.wake()
+        self._loop.wake()
         return request_id
 
     def cancel(self, request_id: int) -> None:
         with self._lock:
             self._core.cancel(request_id)
-        self._wakeup.wake()
+        self._loop.wake()
 
     def free_window(self) -> int:
         with self._lock:
             return self._core.free_window()
 
     def poll(self, timeout_s: float) -> ClientEvent | None:
-        try:
-            return self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get(False)
-        except queue.Empty:
-            return None
+        until = self._clock.now() + timeout_s
+        waited = False
+        while True:
+            now = self._clock.now()
+            with self._lock:
+                self._backlog.extend(self._core.to_send(now))
+                event = self._core.next_event()
+            self._flush()
+            if event is not None:
+                return event
+            if self._read():
+                continue
+            if self._interrupted or (waited and now >= until):
+                self._interrupted = False
+                return None
+            self._wait(until - now)
+            waited = True
 
     def push_bundle(self, digest: bytes, packed: Buffer) -> None:
         with self._lock:
             self._core.push_bundle(digest, packed)
-        self._wakeup.wake()
+        self._loop.wake()
 
     def estimate(self) -> LinkEstimate:
         with self._lock:
             return self._core.estimate(self._clock.now())
 
     def traffic(self) -> TrafficCount:
-        socket_bytes = self._meter.socket_bytes()
-        with self._lock:
-            return self._count.traffic_at_client(socket_bytes, retries=self._core.retries)
+        sent, received = self._loop.socket_bytes() or (None, None)
+        return TrafficCount(
+            messages_up=self._loop.sent,
+            messages_down=self._loop.received,
+            message_bytes_up=self._loop.bytes_sent,
+            message_bytes_down=self._loop.bytes_received,
+            socket_bytes_up=sent,
+            socket_bytes_down=received,
+            retries=self._core.retries,
+        )
+
+    def interrupt(self) -> None:
+        """Make a `poll` that waits in another thread return None now."""
+        self._interrupted = True
+        self._loop.wake()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        if self._closing.is_set():
+        if self._closed:
             return
-        self._linger_s = timeout_s
-        self._closing.set()
-        self._wakeup.wake()
-        self._thread.join()
-        self._wakeup.close()
-
-    def _run(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._meter.monitor, zmq.POLLIN)
-        poller.register(self._wakeup.fileno(), zmq.POLLIN)
-        while not self._closing.is_set():
-            poller.modify(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._backlog else 0))
-            ready = dict(poller.poll(self._wait_ms()))
-            if self._wakeup.fileno() in ready:
-                self._wakeup.clear()
-            with self._lock:
-                if self._meter.monitor in ready:
-                    for event in self._meter.drain():
-                        self._follow(event)
-                if ready.get(self._socket, 0) & zmq.POLLIN:
-                    self._read()
-                self._work()
-            self._flush()
+        self._closed = True
         with self._lock:
             self._core.close()
-            self._work()
+            self._backlog.extend(self._core.to_send(self._clock.now()))
         self._flush()
-        self._meter.drain()
-        self._meter.close()
-        self._socket.close(linger=int(self._linger_s * 1000))
-        self._context.term()
+        self._loop.close(timeout_s)
 
-    def _wait_ms(self) -> int:
+    def _read(self) -> bool:
+        """Take what has come; True when anything had."""
+        came = False
+        with self._lock:
+            for parts in self._loop.read():
+                came = True
+                frames: list[Buffer] = [part.buffer for part in parts]
+                self._loop.count_received(frames)
+                try:
+                    self._core.receive(frames, self._clock.now())
+                except WireError:
+                    self._bad_messages += 1
+        return came
+
+    def _flush(self) -> None:
+        while self._backlog and self._loop.send(self._backlog[0]):
+            self._backlog.popleft()
+
+    def _wait(self, longest_s: float) -> None:
         with self._lock:
             due_at = self._core.next_timer()
-        wait_s = _LONGEST_WAIT_S if due_at is None else due_at - self._clock.now()
-        return int(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * 1000) + 1
+        if due_at is not None:
+            longest_s = min(longest_s, due_at - self._clock.now())
+        events = self._loop.wait(longest_s, for_room=bool(self._backlog))
+        with self._lock:
+            for event in events:
+                self._follow(event)
+            now = self._clock.now()
+            due_at = self._core.next_timer()
+            if due_at is not None and now >= due_at:
+                self._core.on_timer(now)
 
     def _follow(self, event: TransportEvent) -> None:
         if event.kind == zmq.Event.HANDSHAKE_SUCCEEDED:
@@ -199,35 +211,3 @@ class ZmqClient:
         elif event.kind in _WHY_DOWN:
             self._backlog.clear()
             self._core.link_down(_WHY_DOWN[event.kind])
-
-    def _read(self) -> None:
-        for _ in range(_READ_AT_ONCE):
-            try:
-                parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            frames = [part.buffer for part in parts]
-            self._count.came(framed_bytes(frames, curve=self._curve))
-            try:
-                self._core.receive(frames, self._clock.now())
-            except WireError:
-                self._bad_messages += 1
-
-    def _work(self) -> None:
-        now = self._clock.now()
-        due_at = self._core.next_timer()
-        if due_at is not None and now >= due_at:
-            self._core.on_timer(now)
-        self._backlog.extend(self._core.to_send(now))
-        while (event := self._core.next_event()) is not None:
-            self._events.put(event)
-
-    def _flush(self) -> None:
-        while self._backlog:
-            frames = self._backlog[0]
-            try:
-                self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            self._backlog.popleft()
-            self._count.left(framed_bytes(frames, curve=self._curve))

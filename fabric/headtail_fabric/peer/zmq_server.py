@@ -17,17 +17,13 @@ from headtail_fabric.clock import Clock, MonotonicClock
 from headtail_fabric.keys import KeyPair
 from headtail_fabric.peer import options
 from headtail_fabric.peer.events import ServerEvent
-from headtail_fabric.peer.geometry import framed_bytes
-from headtail_fabric.peer.meter import SocketMeter
 from headtail_fabric.peer.ports import TrafficCount
 from headtail_fabric.peer.server import ServerCore
-from headtail_fabric.peer.traffic import MessageCount
-from headtail_fabric.peer.wakeup import Wakeup
+from headtail_fabric.peer.zmq_loop import ZmqLoop
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, Hints, TensorInfo, Timings
-from headtail_fabric.zap import Authenticator, check_exposure, identity_of, server_curve
+from headtail_fabric.zap import Authenticator, Identity, check_exposure, identity_of, server_curve
 
-_READ_AT_ONCE: Final = 64
-_LONGEST_WAIT_S: Final = 1.0
+_REFRESH_S: Final = 1.0
 
 
 class ZmqServer:
@@ -62,33 +58,23 @@ class ZmqServer:
         self._lock = threading.Lock()
         self._curve = keys is not None and allow_list is not None
         self._allow_list = allow_list if self._curve else None
-        self._users: dict[str, str] = {}
+        self._revoked: set[str] = set()
         self._refresh_at = self._clock.now()
         self._backlog: deque[tuple[bytes, list[Buffer]]] = deque()
-        self._count = MessageCount()
         self._undelivered = 0
-        self._context = zmq.Context()
         self._authenticator: Authenticator | None = None
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
-        try:
-            options.server(self._socket)
-            if keys is not None and allow_list is not None:
-                self._authenticator = Authenticator(self._context, allow_list)
-                self._authenticator.start()
-                server_curve(self._socket, keys)
-            self._meter = SocketMeter(self._socket)
-            self._endpoint = options.bind(self._socket, bind)
-        except BaseException:
-            if self._authenticator is not None:
-                self._authenticator.stop()
-            self._context.destroy(linger=0)
-            raise
-        self._wakeup = Wakeup()
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._meter.monitor, zmq.POLLIN)
-        self._poller.register(self._wakeup.fileno(), zmq.POLLIN)
         self._closed = False
+
+        def attach(socket: "zmq.Socket[bytes]") -> None:
+            options.server(socket)
+            if keys is not None and allow_list is not None:
+                self._authenticator = Authenticator(socket.context, allow_list)
+                self._authenticator.start()
+                server_curve(socket, keys)
+            self._endpoint = options.bind(socket, bind)
+
+        self._endpoint = bind
+        self._loop = ZmqLoop(zmq.ROUTER, curve=self._curve, attach=attach)
 
     def __enter__(self) -> "ZmqServer":
         return self
@@ -106,19 +92,21 @@ class ZmqServer:
 
     def poll(self, timeout_s: float) -> ServerEvent | None:
         until = self._clock.now() + timeout_s
-        turned = False
+        waited = False
         while True:
+            now = self._clock.now()
             with self._lock:
                 event = self._core.next_event()
-                self._backlog.extend(self._core.to_send(self._clock.now()))
+                self._backlog.extend(self._core.to_send(now))
             self._flush()
             if event is not None:
                 return event
-            wait_s = until - self._clock.now()
-            if turned and wait_s <= 0:
+            if self._read():
+                continue
+            if waited and now >= until:
                 return None
-            self._turn(max(wait_s, 0.0))
-            turned = True
+            self._wait(until - now)
+            waited = True
 
     def respond(
         self,
@@ -140,37 +128,43 @@ class ZmqServer:
                 hints=hints,
                 now=self._clock.now(),
             )
-        self._wakeup.wake()
+        self._loop.wake()
 
     def busy(self, session: bytes, request_id: int, *, retry_after_s: float, hints: Hints) -> None:
         with self._lock:
             self._core.busy(session, request_id, retry_after_s=retry_after_s, hints=hints)
-        self._wakeup.wake()
+        self._loop.wake()
 
     def fail(self, session: bytes, request_id: int, code: ErrorCode, message: str) -> None:
         with self._lock:
             self._core.fail(session, request_id, code, message)
-        self._wakeup.wake()
+        self._loop.wake()
 
     def need_bundle(self, session: bytes, digest: bytes, offset: int) -> None:
         with self._lock:
             self._core.need_bundle(session, digest, offset)
-        self._wakeup.wake()
+        self._loop.wake()
 
     def serve_bundles(self, digests: Sequence[bytes]) -> None:
         with self._lock:
             self._core.serve_bundles(digests)
-        self._wakeup.wake()
+        self._loop.wake()
 
     def drop_session(self, session: bytes, reason: str) -> None:
         with self._lock:
             self._core.drop_session(session, reason)
-        self._wakeup.wake()
+        self._loop.wake()
 
     def traffic(self) -> TrafficCount:
-        socket_bytes = self._meter.socket_bytes()
-        with self._lock:
-            return self._count.traffic_at_server(socket_bytes)
+        sent, received = self._loop.socket_bytes() or (None, None)
+        return TrafficCount(
+            messages_up=self._loop.received,
+            messages_down=self._loop.sent,
+            message_bytes_up=self._loop.bytes_received,
+            message_bytes_down=self._loop.bytes_sent,
+            socket_bytes_up=received,
+            socket_bytes_down=sent,
+        )
 
     def close(self, timeout_s: float = 1.0) -> None:
         if self._closed:
@@ -180,66 +174,66 @@ class ZmqServer:
             self._core.close("the server is shutting down")
             self._backlog.extend(self._core.to_send(self._clock.now()))
         self._flush()
-        self._meter.drain()
-        self._meter.close()
-        self._socket.close(linger=int(timeout_s * 1000))
         if self._authenticator is not None:
             self._authenticator.stop()
-        self._context.term()
-        self._wakeup.close()
+        self._loop.close(timeout_s)
 
-    def _turn(self, wait_s: float) -> None:
-        self._poller.modify(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._backlog else 0))
+    def _wait(self, longest_s: float) -> None:
         with self._lock:
             due_at = self._core.next_timer()
         if due_at is not None:
-            wait_s = min(wait_s, max(due_at - self._clock.now(), 0.0))
-        ready = dict(self._poller.poll(int(min(wait_s, _LONGEST_WAIT_S) * 1000)))
-        if self._wakeup.fileno() in ready:
-            self._wakeup.clear()
-        if self._meter.monitor in ready:
-            self._meter.drain()
+            longest_s = min(longest_s, due_at - self._clock.now())
+        self._loop.wait(longest_s, for_room=False)
         with self._lock:
-            if ready.get(self._socket, 0) & zmq.POLLIN:
-                self._read()
             now = self._clock.now()
+            due_at = self._core.next_timer()
             if due_at is not None and now >= due_at:
                 self._core.on_timer(now)
             self._refresh_allow_list(now)
 
-    def _read(self) -> None:
-        for _ in range(_READ_AT_ONCE):
-            try:
-                parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            route = parts[0].bytes
-            frames = [part.buffer for part in parts[1:]]
-            self._count.came(framed_bytes(frames, curve=self._curve))
-            user = ""
-            if self._curve:
-                identity = identity_of(parts[-1])
-                if identity is None:
-                    continue
-                user = self._users[identity.public] = identity.user
-            self._core.receive(route, user, frames, self._clock.now())
+    def _read(self) -> bool:
+        """Take what has come; True when anything had."""
+        came = False
+        with self._lock:
+            for parts in self._loop.read():
+                came = True
+                frames: list[Buffer] = [part.buffer for part in parts[1:]]
+                self._loop.count_received(frames)
+                user = ""
+                if self._curve:
+                    identity = identity_of(parts[-1])
+                    if identity is None or self._is_revoked(identity):
+                        continue
+                    user = identity.user
+                self._core.receive(parts[0].bytes, user, frames, self._clock.now())
+        return came
 
     def _flush(self) -> None:
         while self._backlog:
             route, frames = self._backlog.popleft()
             try:
-                self._socket.send_multipart([route, *frames], zmq.NOBLOCK, copy=False)
+                delivered = self._loop.send(frames, route=route)
             except zmq.ZMQError:
-                # Gone, or so slow that its queue is full: the client asks again if it still cares,
-                # and the reply is kept for that.
-                self._undelivered += 1
-            else:
-                self._count.left(framed_bytes(frames, curve=self._curve))
+                delivered = False
+            # Gone, or so slow that its queue is full: the client asks again if it still cares,
+            # and the reply is kept for that.
+            self._undelivered += not delivered
 
     def _refresh_allow_list(self, now: float) -> None:
         if self._allow_list is None or now < self._refresh_at:
             return
-        self._refresh_at = now + _LONGEST_WAIT_S
-        for public in self._allow_list.refresh():
-            if (user := self._users.pop(public, None)) is not None:
-                self._core.drop_user(user, "this key is no longer allowed here")
+        self._refresh_at = now + _REFRESH_S
+        for public, user in self._allow_list.refresh().items():
+            self._revoked.add(public)
+            self._core.drop_user(user, "this key is no longer allowed here")
+
+    def _is_revoked(self, identity: Identity) -> bool:
+        """Whether the key was revoked since its handshake: ZAP is asked only there, and the
+        connection may still stand."""
+        if identity.public not in self._revoked or self._allow_list is None:
+            return False
+        member = self._allow_list.lookup(identity.public)
+        if member is None or member.name != identity.user:
+            return True
+        self._revoked.discard(identity.public)
+        return False

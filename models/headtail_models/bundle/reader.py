@@ -5,7 +5,7 @@ read manifest and signature -> check the signature -> check the manifest -> unpa
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headtail_fabric.codec import Quantiser
@@ -48,8 +48,8 @@ class Bundle:
     digest: bytes
     """32 bytes, SHA-256 of the manifest: what both sides of a cut agree on."""
     manifest: Manifest
-    manifest_bytes: bytes = field(repr=False)
-    signature: bytes | None = field(default=None, repr=False)
+    manifest_bytes: bytes
+    signature: bytes | None = None
     signed_by: PublicKey | None = None
 
     def __repr__(self) -> str:

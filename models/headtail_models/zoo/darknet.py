@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import isfinite, prod
 from typing import Final
 
 import numpy as np
@@ -150,9 +150,12 @@ class _Section:
     def numbers(self, option: str) -> tuple[float, ...]:
         value = self.options.get(option, "")
         try:
-            return tuple(float(word) for word in value.split(","))
+            numbers = tuple(float(word) for word in value.split(","))
         except ValueError:
-            raise self.fault(f"{option} is {value!r}, not a list of numbers") from None
+            numbers = ()
+        if not numbers or not all(map(isfinite, numbers)):
+            raise self.fault(f"{option} is {value!r}, not a list of numbers")
+        return numbers
 
 
 def _sections(text: str) -> Iterator[_Section]:

@@ -33,8 +33,9 @@ class Histogram:
         self.low: Floats = low.astype(np.float64)
         self.high: Floats = high.astype(np.float64)
         self.counts = np.zeros((low.size, BINS), dtype=np.int64)
-        width = np.maximum(self.high - self.low, np.finfo(np.float32).tiny)
-        self._scale = (BINS / width).astype(np.float32)[:, np.newaxis]
+        width = self.high - self.low
+        scale = np.divide(BINS, width, out=np.zeros_like(width), where=width > 0)
+        self._scale = scale.astype(np.float32)[:, np.newaxis]
         self._low = low[:, np.newaxis]
 
     def add(self, tensor: NDArray[np.float32]) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headtail_prifi.blame.accusation import Accusation
+from headtail_prifi.blame.accusation import Accusation, record_of
 from headtail_prifi.blame.messages import Claim
 from headtail_prifi.blame.position import Place, bit_of, owner_of, place_of
 from headtail_prifi.core.body import decode_body, split_signed
@@ -30,12 +30,15 @@ class ReadClaim:
 
 
 def read_claim(claim: Claim, *, epoch: Epoch, geometry: Geometry) -> ReadClaim:
-    """Raises RecordError unless both frames are the relay's and the first opened the round."""
+    """Raises RecordError unless both frames are the relay's, are what the accuser saw, and the
+    first opened the round."""
     accusation = claim.accusation
     header, opened, statement = _read_down(claim.opened, claim.opened_before, epoch)
     if (header.round, header.version) != (accusation.round, accusation.version):
         raise RecordError("the frame that is shown did not open the round in question")
     _, shown, shown_statement = _read_down(claim.shown, claim.shown_before, epoch)
+    if accusation.record != record_of(statement.link, shown_statement.link):
+        raise RecordError("the accuser saw another history")
     place = place_of(geometry, accusation.position)
     return ReadClaim(
         accusation=accusation,
@@ -48,14 +51,16 @@ def read_claim(claim: Claim, *, epoch: Epoch, geometry: Geometry) -> ReadClaim:
 
 
 def check_claim(claim: ReadClaim, epoch: Epoch) -> None:
-    """Raises AccusationError when the owner of the slot did not make it, and RefutedError when it
-    did but the relay's record contradicts it."""
+    """Raises AccusationError when the owner of the slot did not make it, RefutedError when it did
+    but the relay's record contradicts it, and RecordError when the record does not show the bit."""
     accusation = claim.accusation
     accusation.verify(epoch)
     if claim.place is None or owner_of(claim.place, claim.owners) != accusation.slot:
         raise RefutedError(f"slot {accusation.slot} does not own bit {accusation.position}")
-    if claim.got != 1:
-        raise RefutedError("the relay did not get a 1 there")
+    if claim.got is None:
+        raise RecordError("the frame that is shown does not show the accused bit")
+    if claim.got == 0:
+        raise RefutedError("the relay got a 0, as it was sent")
 
 
 def _read_down(

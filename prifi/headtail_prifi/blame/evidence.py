@@ -166,16 +166,9 @@ def _refuted(evidence: Refuted, epoch: Epoch, geometry: Geometry) -> Ruling:
     try:
         check_claim(claim, epoch)
     except RefutedError:
-        owned = claim.place is not None and claim.got is not None
-        if owned or not _shows_ownership(claim.place is None, claim.got):
-            return Ruling(
-                culprit=None, charge=Charge.FALSE_ACCUSATION, slot=claim.accusation.slot
-            )
+        slot = claim.accusation.slot
+        return Ruling(culprit=None, charge=Charge.FALSE_ACCUSATION, slot=slot)
     raise EvidenceError("the accusation is not refuted")
-
-
-def _shows_ownership(beyond: bool, got: int | None) -> bool:
-    return not beyond and got is None
 
 
 def _bogus(evidence: BogusCase, epoch: Epoch, geometry: Geometry) -> Ruling:

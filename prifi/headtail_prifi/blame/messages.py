@@ -16,6 +16,8 @@ from headtail_prifi.round.voucher import Receipt
 from headtail_prifi.setup.roster import MAX_CLIENTS, MAX_GUARDS
 
 PURPOSE: Final = "prifi/blame"
+MIX_BLOCKS: Final = 4
+MIX_ROW_BYTES: Final = MIX_BLOCKS * 2 * POINT_BYTES
 MAX_DOWN_FRAME_BYTES: Final = 4 * MAX_DOWN_BYTES
 MAX_PARTIES: Final = MAX_CLIENTS + MAX_GUARDS
 
@@ -23,6 +25,8 @@ Bits = Annotated[bytes, Meta(max_length=-(-MAX_PARTIES // 8))]
 DownFrame = Annotated[bytes, Meta(max_length=MAX_DOWN_FRAME_BYTES)]
 ClientIndex = Annotated[int, Meta(ge=0, lt=MAX_CLIENTS)]
 GuardIndex = Annotated[int, Meta(ge=0, lt=MAX_GUARDS)]
+Number = Annotated[int, Meta(ge=1, lt=2**31)]
+MixFrame = Annotated[bytes, Meta(max_length=1024 * 1024)]
 Point = Annotated[bytes, Meta(min_length=POINT_BYTES, max_length=POINT_BYTES)]
 
 
@@ -55,7 +59,7 @@ class Case(Body, frozen=True, kw_only=True):
     Numbers count from 1; a number, an accusation and a case belong to each other.
     """
 
-    number: Annotated[int, Meta(ge=1, lt=2**31)]
+    number: Number
     claim: Claim
     votes: Bits
     receipts: Annotated[tuple[Receipt, ...], Meta(max_length=MAX_PARTIES)]
@@ -93,6 +97,52 @@ class Opening(Body, frozen=True, kw_only=True):
     guard: GuardIndex
     role: Role
     shared: Point
+    proof: Annotated[bytes, Meta(min_length=EQUALITY_BYTES, max_length=EQUALITY_BYTES)]
+
+
+class Call(Body, frozen=True, kw_only=True):
+    """Relay to clients: submit to accusation shuffle `number`, an accusation or nothing."""
+
+    number: Number
+
+
+class Submit(Body, frozen=True, kw_only=True):
+    """Client to guards, signed: its row (2 points a block) and the proof that it made it."""
+
+    number: Number
+    row: Annotated[bytes, Meta(max_length=MIX_ROW_BYTES, min_length=MIX_ROW_BYTES)]
+    proof: Annotated[bytes, Meta(max_length=1024)]
+
+
+class Mix(Body, frozen=True, kw_only=True):
+    """Relay to the guard whose turn it is: every client's submission, in order of the membership,
+    and the steps of the guards before (`Mixed` frames)."""
+
+    number: Number
+    submissions: Annotated[tuple[MixFrame, ...], Meta(max_length=MAX_CLIENTS)]
+    steps: Annotated[tuple[MixFrame, ...], Meta(max_length=MAX_GUARDS)]
+
+
+class Mixed(Body, frozen=True, kw_only=True):
+    """Guard to guards, signed: all rows, mixed, and the proof."""
+
+    number: Number
+    rows: Annotated[bytes, Meta(max_length=MAX_CLIENTS * MIX_ROW_BYTES)]
+    proof: Annotated[bytes, Meta(max_length=256 * 1024)]
+
+
+class Unmask(Body, frozen=True, kw_only=True):
+    """Relay to all guards: the steps of all of them; open the last rows."""
+
+    number: Number
+    steps: Annotated[tuple[MixFrame, ...], Meta(max_length=MAX_GUARDS)]
+
+
+class Shares(Body, frozen=True, kw_only=True):
+    """Guard to relay, signed: its share of each block, and the proof for all."""
+
+    number: Number
+    shares: Annotated[bytes, Meta(max_length=MAX_CLIENTS * MIX_BLOCKS * POINT_BYTES)]
     proof: Annotated[bytes, Meta(min_length=EQUALITY_BYTES, max_length=EQUALITY_BYTES)]
 
 

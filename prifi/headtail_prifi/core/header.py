@@ -75,3 +75,8 @@ def read_header(frame: Buffer) -> Header:
     if kind not in _KINDS:
         raise FrameError(f"frame kind {kind}")
     return Header(Kind(kind), flags & 0x0F, sender, round_, epoch, version)
+
+
+def short_id(epoch_id: bytes) -> int:
+    """The start of an epoch's id, as every header carries it."""
+    return int.from_bytes(epoch_id[:2])

@@ -132,7 +132,14 @@ class Group(ABC):
 
     def hash_to_scalar(self, domain: str, data: bytes) -> int:
         """A scalar from SHA-512 of the length-prefixed domain and data; its bias is 2^-256."""
-        return int.from_bytes(hashlib.sha512(_framed(domain, data)).digest()) % self.order
+        return int.from_bytes(hashlib.sha512(framed(domain, data)).digest()) % self.order
+
+    def hash_to_challenge(self, domain: str, data: bytes) -> int:
+        """A challenge of a proof: one of at least 2^128 equally likely scalars, never 0.
+
+        A backend may choose among scalars that are fast to multiply with.
+        """
+        return self.hash_to_scalar(domain, data) or 1
 
     def hash_to_point(self, domain: str, data: bytes) -> Point:
         """A point whose discrete logarithm nobody knows, to any base.
@@ -142,9 +149,9 @@ class Group(ABC):
         uniform when SHA-256 is a random oracle. The time depends on the input, so only public
         data is hashed with it.
         """
-        framed = _framed(f"{self.name}/{domain}", data)
+        source = framed(f"{self.name}/{domain}", data)
         for counter in range(256):
-            digest = hashlib.sha512(framed + bytes([counter])).digest()
+            digest = hashlib.sha512(source + bytes([counter])).digest()
             try:
                 return self.decode(bytes([2 | (digest[32] & 1)]) + digest[:32])
             except EncodingError:
@@ -186,7 +193,7 @@ class Group(ABC):
         return f"{type(self).__name__}()"
 
 
-def _framed(domain: str, data: bytes) -> bytes:
+def framed(domain: str, data: bytes) -> bytes:
     label = domain.encode()
     return len(label).to_bytes(2) + label + len(data).to_bytes(8) + data
 

@@ -14,12 +14,8 @@ from headtail_prifi.crypto.group import POINT_BYTES, SCALAR_BYTES, Group, Point
 
 T = TypeVar("T")
 
+KNOWLEDGE_BYTES: Final = 2 * SCALAR_BYTES
 EQUALITY_BYTES: Final = 2 * SCALAR_BYTES
-
-
-def knowledge_bytes(count: int) -> int:
-    """The size of a proof of knowledge of `count` logarithms."""
-    return (1 + count) * SCALAR_BYTES
 
 
 class Transcript:
@@ -50,19 +46,16 @@ class Transcript:
         self.add(label, b"".join(map(self._group.encode_scalar, scalars)))
 
     def challenge(self, label: str) -> int:
-        """A scalar other than 0 (of 512 bits of hash, so as good as uniform)."""
-        self.add("challenge", label.encode())
-        seed = self._hash.digest()
-        self.add("seed", seed)
-        return self._group.hash_to_scalar("challenge", seed) or 1
+        """One challenge (`Group.hash_to_challenge`)."""
+        return self.challenges(label, 1)[0]
 
     def challenges(self, label: str, count: int) -> tuple[int, ...]:
-        """`count` scalars other than 0."""
+        """`count` independent challenges."""
         self.add("challenges", label.encode())
         seed = self._hash.digest()
         self.add("seed", seed)
         return tuple(
-            self._group.hash_to_scalar("challenges", seed + index.to_bytes(4)) or 1
+            self._group.hash_to_challenge("challenge", seed + index.to_bytes(4))
             for index in range(count)
         )
 
@@ -102,44 +95,51 @@ def prove_knowledge(
 ) -> bytes:
     """Knowledge of the discrete logarithms of all `secrets` times `base`, to that base.
 
-    Schnorr's proof (Crypto '89) for several statements under one challenge: c, s_1 .. s_k, 32
-    bytes each, where s = w + c * secret and c hashes context, base, statements and all w * base.
+    Schnorr's proof (Crypto '89), batched for k statements (Gennaro et al., Asiacrypt 2004, 3):
+    W = w base, c hashes everything, s = w - sum c^i x_i for i = 1 .. k. The verifier finds W again
+    as s base + sum c^i X_i. For one W, k + 1 challenges give s as a polynomial in c, and with it
+    every x_i. The proof is c and s, 64 bytes.
     """
     points = [group.linear((secret,), (base,)) for secret in secrets]
-    nonces = [group.random_scalar(entropy) for _ in secrets]
-    announced = [group.linear((nonce,), (base,)) for nonce in nonces]
+    nonce = group.random_scalar(entropy)
+    announced = group.linear((nonce,), (base,))
     challenge = _knowledge_challenge(group, base, points, announced, context)
-    responses = [w + challenge * secret for w, secret in zip(nonces, secrets, strict=True)]
-    return b"".join(map(group.encode_scalar, [challenge, *responses]))
+    response = nonce - sum(
+        power * secret
+        for power, secret in zip(_powers(group, challenge, len(secrets)), secrets, strict=True)
+    )
+    return group.encode_scalar(challenge) + group.encode_scalar(response)
 
 
 def verify_knowledge(
     group: Group, base: Point, points: Sequence[Point], proof: bytes, *, context: bytes
 ) -> None:
     """Raises ProofError unless the prover knew every discrete logarithm, in this context."""
-    challenge, *responses = _scalars(group, proof, 1 + len(points))
+    challenge, response = _scalars(group, proof, 2)
     try:
-        announced = [
-            group.linear((response, -challenge), (base, point))
-            for response, point in zip(responses, points, strict=True)
-        ]
+        powers = _powers(group, challenge, len(points))
+        announced = group.linear((response, *powers), (base, *points))
     except EncodingError:
         raise ProofError("a proof of knowledge is degenerate") from None
     if challenge != _knowledge_challenge(group, base, points, announced, context):
         raise ProofError("a proof of knowledge does not hold")
 
 
+def _powers(group: Group, challenge: int, count: int) -> list[int]:
+    return [pow(challenge, exponent, group.order) for exponent in range(1, count + 1)]
+
+
 def _knowledge_challenge(
     group: Group,
     base: Point,
     points: Sequence[Point],
-    announced: Sequence[Point],
+    announced: Point,
     context: bytes,
 ) -> int:
     transcript = Transcript(group, "prifi/knowledge", context)
     transcript.add_points("base", (base,))
     transcript.add_points("statements", points)
-    transcript.add_points("announcements", announced)
+    transcript.add_points("announcement", (announced,))
     return transcript.challenge("c")
 
 
@@ -148,7 +148,7 @@ def prove_equality(
 ) -> bytes:
     """That `secret` times the base and `secret` times `other_base` have one logarithm (DLEQ).
 
-    Chaum and Pedersen (Crypto '92): c and s = w + c * secret, 32 bytes each. In blame, where a
+    Chaum and Pedersen (Crypto '92): c and s = w - c * secret, 32 bytes each. In blame, where a
     client opens its secret with guard j, `other_base` is the guard's public key.
     """
     nonce = group.random_scalar(entropy)
@@ -158,7 +158,7 @@ def prove_equality(
         (group.mul_base(nonce), group.mul(other_base, nonce)),
         context,
     )
-    return group.encode_scalar(challenge) + group.encode_scalar(nonce + challenge * secret)
+    return group.encode_scalar(challenge) + group.encode_scalar(nonce - challenge * secret)
 
 
 def verify_equality(
@@ -168,8 +168,8 @@ def verify_equality(
     challenge, response = _scalars(group, proof, 2)
     try:
         announced = (
-            group.linear((response, -challenge), (group.base, public)),
-            group.linear((response, -challenge), (other_base, shared)),
+            group.linear((response, challenge), (group.base, public)),
+            group.linear((response, challenge), (other_base, shared)),
         )
     except EncodingError:
         raise ProofError("a proof of equality is degenerate") from None

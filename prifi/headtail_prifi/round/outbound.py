@@ -88,6 +88,16 @@ class Outbound:
         self._restock()
         return item.id
 
+    @property
+    def accusing(self) -> bool:
+        """An accusation waits or is under way."""
+        items = (
+            *self._waiting,
+            *(card.item for card in self._owned),
+            *(sent.card.item for row in self._under_way.values() for sent in row),
+        )
+        return any(item is not None and item.kind is CellKind.ACCUSATION for item in items)
+
     def take(self, owned: bool) -> Cell:
         """The cell for a sub-slot: the next own one, or silence. Same work either way."""
         card = self._decks[owned].popleft()

@@ -7,7 +7,7 @@ one honest guard is assumed. It checks that all guards endorsed this very outcom
 from collections.abc import Sequence
 
 from headtail_prifi.core.seat import Role, Seat
-from headtail_prifi.crypto.group import group_named
+from headtail_prifi.crypto.group import Point, group_named
 from headtail_prifi.crypto.permutation import MIN_ITEMS
 from headtail_prifi.setup.epoch import Epoch
 from headtail_prifi.setup.errors import (
@@ -16,7 +16,7 @@ from headtail_prifi.setup.errors import (
     OutcomeRefusedError,
     UnexpectedMessageError,
 )
-from headtail_prifi.setup.keys import check_keys, read_keys
+from headtail_prifi.setup.keys import KeyPair, check_keys, read_keys
 from headtail_prifi.setup.messages import (
     Announcement,
     Endorsement,
@@ -111,7 +111,7 @@ def _build(
 ) -> Epoch:
     opening = check_announcement(announcement, roster, last_number=0)
     group = group_named(roster.group)
-    epoch_id, members, count = opening.epoch_id, opening.members, len(opening.members)
+    epoch_id, count = opening.epoch_id, len(opening.members)
     if not len(guard_keys) == len(endorsements) == len(roster.guards):
         raise OutcomeRefusedError("keys or endorsement of a guard are missing")
     pairs = []
@@ -135,21 +135,41 @@ def _build(
     slots = split_points(group, result.slots, count)
     if len(set(slots)) != count:
         raise OutcomeRefusedError("two slots have one key")
-    return Epoch(
-        epoch_id=epoch_id,
-        number=opening.number,
-        roster=roster,
-        group=group,
-        parameters=opening.parameters,
-        members=members,
+    return assemble_epoch(
+        roster,
+        opening,
+        guard_keys=pairs,
         client_keys=split_points(group, result.client_keys, count),
-        guard_keys=tuple(pair.first for pair in pairs),
-        accusation_keys=tuple(pair.second for pair in pairs),
         base=decode_point(group, result.base),
         slots=slots,
-        charter=tuple(
-            parcel.frame for parcel in (announcement, *guard_keys, outcome, *endorsements)
-        ),
+        charter=(announcement, *guard_keys, outcome, *endorsements),
+    )
+
+
+def assemble_epoch(
+    roster: Roster,
+    announcement: Announcement,
+    *,
+    guard_keys: Sequence[KeyPair],
+    client_keys: tuple[Point, ...],
+    base: Point,
+    slots: tuple[Point, ...],
+    charter: Sequence[Parcel],
+) -> Epoch:
+    """The epoch of what the caller has checked piece by piece, as guards and the relay do."""
+    return Epoch(
+        epoch_id=announcement.epoch_id,
+        number=announcement.number,
+        roster=roster,
+        group=group_named(roster.group),
+        parameters=announcement.parameters,
+        members=announcement.members,
+        client_keys=client_keys,
+        guard_keys=tuple(pair.first for pair in guard_keys),
+        accusation_keys=tuple(pair.second for pair in guard_keys),
+        base=base,
+        slots=slots,
+        charter=tuple(parcel.frame for parcel in charter),
     )
 
 

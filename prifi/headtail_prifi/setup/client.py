@@ -106,8 +106,8 @@ class ClientSetup(SetupCore[ClientState]):
         self._endorsements: list[Parcel] = []
 
     def receive(self, frame: bytes | bytearray | memoryview, now: float) -> None:
-        """A frame from the relay. Raises FrameRefusedError, changing nothing, for one that is malformed
-        or out of place; a lie inside a good one ends the attempt instead."""
+        """A frame from the relay. Raises FrameRefusedError, changing nothing, for one that is
+        malformed or out of place; a lie inside a good one ends the attempt instead."""
         parcel = unpack(frame)
         match parcel.message:
             case Announcement():

@@ -11,7 +11,7 @@ from headtail_prifi.crypto.group import group_named
 from headtail_prifi.crypto.shuffle import Shuffled
 from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.setup.chain import ShuffleChain
-from headtail_prifi.setup.charter import build_epoch, check_announcement, pinned_key
+from headtail_prifi.setup.charter import assemble_epoch, check_announcement, pinned_key
 from headtail_prifi.setup.core import Ready, SetupCore, Table, reason_for
 from headtail_prifi.setup.epoch import GuardSecrets
 from headtail_prifi.setup.errors import (
@@ -21,7 +21,7 @@ from headtail_prifi.setup.errors import (
     SilentPartyError,
     UnexpectedMessageError,
 )
-from headtail_prifi.setup.keys import KeyPair, KeyRing, SecretPair, check_keys, make_guard_keys
+from headtail_prifi.setup.keys import KeyRing, SecretPair, make_guard_keys
 from headtail_prifi.setup.messages import (
     Abort,
     Announcement,
@@ -97,8 +97,8 @@ class _Stake:
     """What the guard put into an announced epoch, and whose keys it collects."""
 
     announcement: Parcel
+    opening: Announcement
     epoch_id: bytes
-    members: tuple[int, ...]
     secrets: SecretPair
     guards: KeyRing
     clients: KeyRing
@@ -135,8 +135,7 @@ class GuardSetup(SetupCore[GuardState]):
         self._proofs: set[int] = set()
         self._to_verify = 0
         self._outcome: Outcome | None = None
-        self._outcome_parcel: Parcel | None = None
-        self._endorsements: list[Parcel] = []
+        self._result: list[Parcel] = []
 
     def receive(self, frame: bytes | bytearray | memoryview, now: float) -> None:
         """A frame from the relay. Raises FrameRefusedError, changing nothing, for one that is
@@ -171,8 +170,8 @@ class GuardSetup(SetupCore[GuardState]):
         guards.add(self._guard, own)
         self._stake = _Stake(
             announcement=parcel,
+            opening=announcement,
             epoch_id=epoch_id,
-            members=announcement.members,
             secrets=secrets,
             guards=guards,
             clients=KeyRing(self._group, len(announcement.members)),
@@ -185,20 +184,19 @@ class GuardSetup(SetupCore[GuardState]):
         self._enter(type(message))
         ring = stake.clients if isinstance(message, ClientKeys) else stake.guards
 
-        def take() -> None:
-            pair = ring.add(message.author.index, parcel)
-            if pair is not None:
-                self._to_verify += 1
-                self._later(_Urgency.VERIFY_KEYS, partial(self._verify_keys, message, pair))
-
-        self._guarded(take)
+        self._guarded(lambda: self._take(ring, message.author.index, parcel))
         if not self.failed and stake.clients.complete and stake.guards.complete:
             self._enter(_Milestone.KEYS_COMPLETE)
             self._chain = ShuffleChain(self._group, stake.epoch_id, stake.clients.seconds)
             self._take_turn()
 
-    def _verify_keys(self, message: GuardKeys | ClientKeys, pair: KeyPair) -> None:
-        check_keys(self._group, message, pair)
+    def _take(self, ring: KeyRing, index: int, parcel: Parcel) -> None:
+        if ring.add(index, parcel):
+            self._to_verify += 1
+            self._later(_Urgency.VERIFY_KEYS, partial(self._verify_keys, ring, index))
+
+    def _verify_keys(self, ring: KeyRing, index: int) -> None:
+        ring.verify(index)
         self._verified()
 
     # -- shuffle ------------------------------------------------------------------------------
@@ -276,25 +274,39 @@ class GuardSetup(SetupCore[GuardState]):
     def _on_outcome(self, parcel: Parcel, message: Outcome) -> None:
         self._authenticated(parcel, message)
         self._enter(Outcome)
-        self._outcome_parcel = parcel
+        self._result = [parcel]
+        self._guarded(lambda: self._compare(message))
+
+    def _compare(self, told: Outcome) -> None:
+        if told != self._outcome:
+            raise OutcomeRefusedError("the relay tells another outcome than this guard's")
 
     def _on_endorsement(self, parcel: Parcel, message: Endorsement) -> None:
         self._authenticated(parcel, message)
-        if self._outcome_parcel is None or message.guard != len(self._endorsements):
+        if message.guard != len(self._result) - 1:
             raise UnexpectedMessageError(f"an endorsement of {message.author!r} out of turn")
         self._enter(Endorsement)
-        self._endorsements.append(parcel)
-        if len(self._endorsements) == len(self._roster.guards):
-            self._guarded(self._finish)
+        self._result.append(parcel)
+        self._guarded(lambda: self._accept(message))
 
-    def _finish(self) -> None:
-        stake, outcome = self._stake, self._outcome_parcel
+    def _accept(self, endorsement: Endorsement) -> None:
+        stake, chain, outcome = self._stake, self._chain, self._outcome
         assert stake is not None
+        assert chain is not None
         assert outcome is not None
-        if outcome.message != self._outcome:
-            raise OutcomeRefusedError("the relay tells another outcome than this guard's")
-        epoch = build_epoch(
-            self._roster, stake.announcement, stake.guards.parcels, outcome, self._endorsements
+        author = endorsement.author
+        if endorsement.outcome_hash != outcome.hash(stake.guards.pairs):
+            raise OutcomeRefusedError(f"{author!r} endorsed another outcome", author=author)
+        if len(self._result) <= len(self._roster.guards):
+            return
+        epoch = assemble_epoch(
+            self._roster,
+            stake.opening,
+            guard_keys=stake.guards.pairs,
+            client_keys=stake.clients.firsts,
+            base=chain.last.base,
+            slots=chain.last.keys,
+            charter=(stake.announcement, *stake.guards.parcels, *self._result),
         )
         secrets = GuardSecrets(
             guard=self._guard,
@@ -336,7 +348,7 @@ class GuardSetup(SetupCore[GuardState]):
         """The stake, if the message belongs to its epoch and is signed by its author."""
         if self._stake is None or message.epoch_id != self._stake.epoch_id:
             raise UnexpectedMessageError("a message of another epoch")
-        parcel.verify(pinned_key(self._roster, self._stake.members, message.author))
+        parcel.verify(pinned_key(self._roster, self._stake.opening.members, message.author))
         return self._stake
 
     def __repr__(self) -> str:

@@ -80,52 +80,62 @@ class KeyRing:
 
     def __init__(self, group: Group, count: int) -> None:
         self._group = group
-        self._parcels: list[Parcel | None] = [None] * count
+        self._count = count
+        self._parcels: dict[int, Parcel] = {}
         self._pairs: dict[int, KeyPair] = {}
-        self._seen: set[Point] = {group.base}
+        self._owners: dict[Point, int] = {}
 
-    def add(self, index: int, parcel: Parcel) -> KeyPair | None:
-        """The pair that a parcel brings, or None when this very parcel is known.
+    def add(self, index: int, parcel: Parcel) -> bool:
+        """Takes the keys of party `index`; False when this very parcel is known already.
 
         Raises UnexpectedMessageError for a second, different one of the same party or an index
-        out of range, and KeyRefusedError for a bad or repeated key; then nothing is kept.
+        out of range, and KeyRefusedError for a bad key or a copy; then nothing is kept. A copy is
+        the fault of whoever cannot prove that it holds the secret, not of whoever came second.
         """
-        keys = parcel.message
-        assert isinstance(keys, ClientKeys | GuardKeys)
-        if index >= len(self._parcels):
+        keys = _keys(parcel)
+        if index >= self._count:
             raise UnexpectedMessageError(f"there is no {keys.author!r} in this epoch")
-        known = self._parcels[index]
+        known = self._parcels.get(index)
         if known is not None:
             if known.frame == parcel.frame:
-                return None
+                return False
             raise UnexpectedMessageError(f"{keys.author!r} brings other keys than before")
         pair = read_keys(self._group, keys)
-        if pair.first == pair.second or not self._seen.isdisjoint(pair):
-            raise KeyRefusedError(f"{keys.author!r} brings a copy of a key", author=keys.author)
-        self._seen.update(pair)
+        owners = {self._owners[point] for point in pair if point in self._owners}
+        if owners or pair.first == pair.second:
+            check_keys(self._group, keys, pair)
+            for owner in owners:
+                self.verify(owner)
+            raise KeyRefusedError(f"{keys.author!r} brings a key twice", author=keys.author)
+        self._owners.update(dict.fromkeys(pair, index))
         self._parcels[index] = parcel
         self._pairs[index] = pair
-        return pair
+        return True
+
+    def verify(self, index: int) -> None:
+        """Raises KeyRefusedError unless this party, if its keys are here, proved its secrets."""
+        if index in self._pairs:
+            check_keys(self._group, _keys(self._parcels[index]), self._pairs[index])
 
     @property
     def complete(self) -> bool:
         """Everybody's keys are here."""
-        return len(self._pairs) == len(self._parcels)
+        return len(self._pairs) == self._count
 
     @property
     def missing(self) -> tuple[int, ...]:
         """Whose keys are not."""
-        return tuple(index for index, parcel in enumerate(self._parcels) if parcel is None)
+        return tuple(index for index in range(self._count) if index not in self._pairs)
 
     @property
     def parcels(self) -> tuple[Parcel, ...]:
         """All parcels in order, once complete."""
-        return tuple(parcel for parcel in self._parcels if parcel is not None)
+        return tuple(self._parcels[index] for index in range(self._count))
 
     @property
     def pairs(self) -> tuple[KeyPair, ...]:
         """All keys in order, once complete."""
-        return tuple(self._pairs[index] for index in range(len(self._parcels)))
+        return tuple(self._pairs[index] for index in range(self._count))
 
     @property
     def firsts(self) -> tuple[Point, ...]:
@@ -136,6 +146,12 @@ class KeyRing:
     def seconds(self) -> tuple[Point, ...]:
         """The pseudonyms or accusation keys in order, once complete."""
         return tuple(pair.second for pair in self.pairs)
+
+
+def _keys(parcel: Parcel) -> ClientKeys | GuardKeys:
+    keys = parcel.message
+    assert isinstance(keys, ClientKeys | GuardKeys)
+    return keys
 
 
 def _prove(group: Group, secrets: SecretPair, context: bytes, entropy: Entropy) -> bytes:

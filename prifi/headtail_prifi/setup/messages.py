@@ -29,7 +29,7 @@ from headtail_prifi.core.seat import Role, Seat
 from headtail_prifi.crypto.errors import EncodingError, SignatureError
 from headtail_prifi.crypto.group import POINT_BYTES, Group, Point
 from headtail_prifi.crypto.shuffle import proof_bytes
-from headtail_prifi.crypto.sigma import knowledge_bytes
+from headtail_prifi.crypto.sigma import KNOWLEDGE_BYTES
 from headtail_prifi.crypto.signature import SIGNATURE_BYTES, SigningKey, verify_signature
 from headtail_prifi.setup.errors import MessageError
 from headtail_prifi.setup.roster import MAX_CLIENTS, MAX_GUARDS, MIN_CLIENTS
@@ -46,7 +46,7 @@ EncodedPoint = Annotated[bytes, Meta(min_length=POINT_BYTES, max_length=POINT_BY
 EncodedKeys = Annotated[
     bytes, Meta(min_length=MIN_CLIENTS * POINT_BYTES, max_length=MAX_CLIENTS * POINT_BYTES)
 ]
-TwoKeysProof = Annotated[bytes, Meta(min_length=knowledge_bytes(2), max_length=knowledge_bytes(2))]
+TwoKeysProof = Annotated[bytes, Meta(min_length=KNOWLEDGE_BYTES, max_length=KNOWLEDGE_BYTES)]
 ClientIndex = Annotated[int, Meta(ge=0, lt=MAX_CLIENTS)]
 GuardIndex = Annotated[int, Meta(ge=0, lt=MAX_GUARDS)]
 

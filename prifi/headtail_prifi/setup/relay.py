@@ -5,7 +5,7 @@ verify each other. It verifies what it needs to name a culprit, so that the next
 """
 
 from collections.abc import Sequence
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from functools import partial
 from typing import Final
 
@@ -14,15 +14,16 @@ from headtail_prifi.crypto.entropy import Entropy
 from headtail_prifi.crypto.group import group_named
 from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.setup.chain import ShuffleChain
-from headtail_prifi.setup.charter import build_epoch, check_announcement, pinned_key
+from headtail_prifi.setup.charter import assemble_epoch, check_announcement, pinned_key
 from headtail_prifi.setup.core import Ready, SetupCore, Table, reason_for
 from headtail_prifi.setup.errors import (
     AbandonedError,
     AttemptFailedError,
+    OutcomeRefusedError,
     SilentPartyError,
     UnexpectedMessageError,
 )
-from headtail_prifi.setup.keys import KeyRing, check_keys
+from headtail_prifi.setup.keys import KeyRing
 from headtail_prifi.setup.messages import (
     Abort,
     Announcement,
@@ -78,6 +79,13 @@ TABLE: Final[Table[RelayState]] = {
 }
 
 
+class _Urgency(IntEnum):
+    READ_STEP = 0
+    VERIFY_KEYS = 1
+    JUDGE = 2
+    FINISH = 3
+
+
 class RelaySetup(SetupCore[RelayState]):
     """One attempt with the clients `members` (indices in the roster), under a new `number`.
 
@@ -112,12 +120,12 @@ class RelaySetup(SetupCore[RelayState]):
             nonce=entropy.bytes(32),
         )
         self._announcement = pack(announcement, signing_key)
-        check_announcement(self._announcement, roster, last_number=0)
-        self._members = announcement.members
+        self._opening = check_announcement(self._announcement, roster, last_number=0)
         self._epoch_id = announcement.epoch_id
         self._guards = KeyRing(self._group, len(roster.guards))
         self._clients = KeyRing(self._group, len(members))
         self._chain: ShuffleChain | None = None
+        self._steps = 0
         self._proofs: dict[int, ShuffleProof] = {}
         self._endorsements: dict[int, Parcel] = {}
 
@@ -161,10 +169,10 @@ class RelaySetup(SetupCore[RelayState]):
             self._chain = ShuffleChain(self._group, self._epoch_id, self._clients.seconds)
 
     def _take(self, ring: KeyRing, parcel: Parcel, message: GuardKeys | ClientKeys) -> None:
-        pair = ring.add(message.author.index, parcel)
-        if pair is None:
+        index = message.author.index
+        if not ring.add(index, parcel):
             return
-        self._later(0, partial(check_keys, self._group, message, pair))
+        self._later(_Urgency.VERIFY_KEYS, partial(ring.verify, index))
         if isinstance(message, ClientKeys):
             self._send(GUARDS, parcel.frame)
         elif ring.complete:
@@ -177,16 +185,16 @@ class RelaySetup(SetupCore[RelayState]):
     def _on_step(self, parcel: Parcel, message: ShuffleStep) -> None:
         self._enter(ShuffleStep)
         assert self._chain is not None
-        chain = self._chain
-        if message.guard != chain.next_guard:
+        if message.guard != self._steps:
             raise UnexpectedMessageError(f"{message.author!r} shuffles out of turn")
+        self._steps += 1
         self._send_to_others(message.author, parcel.frame)
-        self._guarded(lambda: chain.add(message))
+        self._later(_Urgency.READ_STEP, partial(self._chain.add, message))
 
     def _on_proof(self, parcel: Parcel, message: ShuffleProof) -> None:
         self._enter(ShuffleProof)
         assert self._chain is not None
-        if message.guard >= self._chain.next_guard or message.guard in self._proofs:
+        if message.guard >= self._steps or message.guard in self._proofs:
             raise UnexpectedMessageError(f"a proof of {message.author!r} out of turn")
         self._proofs[message.guard] = message
         self._send_to_others(message.author, parcel.frame)
@@ -197,49 +205,60 @@ class RelaySetup(SetupCore[RelayState]):
             raise UnexpectedMessageError(f"an endorsement of {message.author!r} out of turn")
         self._endorsements[message.guard] = parcel
         if len(self._endorsements) == len(self._roster.guards):
-            self._guarded(self._finish)
+            self._later(_Urgency.FINISH, self._finish)
 
     def _finish(self) -> None:
         assert self._chain is not None
-        outcome = pack(
-            Outcome(
-                epoch_id=self._epoch_id,
-                client_keys=join_points(self._clients.firsts),
-                base=self._chain.last.base.encode(),
-                slots=join_points(self._chain.last.keys),
-            ),
-            self._key,
+        last = self._chain.last
+        outcome = Outcome(
+            epoch_id=self._epoch_id,
+            client_keys=join_points(self._clients.firsts),
+            base=last.base.encode(),
+            slots=join_points(last.keys),
         )
+        endorsed = outcome.hash(self._guards.pairs)
         endorsements = [self._endorsements[guard] for guard in range(len(self._roster.guards))]
-        epoch = build_epoch(
-            self._roster, self._announcement, self._guards.parcels, outcome, endorsements
-        )
-        for parcel in (outcome, *endorsements):
+        for parcel in endorsements:
+            endorsement = parcel.message
+            assert isinstance(endorsement, Endorsement)
+            if endorsement.outcome_hash != endorsed:
+                author = endorsement.author
+                raise OutcomeRefusedError(f"{author!r} endorsed another outcome", author=author)
+        signed = pack(outcome, self._key)
+        for parcel in (signed, *endorsements):
             self._send(CLIENTS, parcel.frame)
             self._send(GUARDS, parcel.frame)
         self._enter(_Milestone.ALL_ENDORSED)
-        self._work.clear()
         self._deadline_at = None
+        epoch = assemble_epoch(
+            self._roster,
+            self._opening,
+            guard_keys=self._guards.pairs,
+            client_keys=self._clients.firsts,
+            base=last.base,
+            slots=last.keys,
+            charter=(self._announcement, *self._guards.parcels, signed, *endorsements),
+        )
         self._events.append(Ready(epoch=epoch, secrets=None))
 
     # -- the end of an attempt ----------------------------------------------------------------
 
     def _on_abort(self, message: Abort) -> None:
         self._enter(Abort)
-        self._guarded(lambda: self._judge(message))
+        self._later(_Urgency.JUDGE, partial(self._judge, message))
 
     def _judge(self, abort: Abort) -> None:
         """Always raises: what the relay itself finds wrong, else that the complaint is false."""
         accused = abort.accused
         if abort.reason is Reason.KEYS:
             ring = self._clients if accused.role is Role.CLIENT else self._guards
-            ring.check(accused.index)
+            ring.verify(accused.index)
         elif abort.reason is Reason.SHUFFLE and self._chain is not None:
             proof = self._proofs.get(accused.index)
             if proof is not None:
                 self._chain.verify(proof)
         raise AbandonedError(
-            f"{abort.author!r} gave up ({abort.reason.name}), and nothing is wrong with {accused!r}",
+            f"{abort.author!r} gave up ({abort.reason.name}) without cause in {accused!r}",
             author=abort.author,
         )
 
@@ -256,8 +275,8 @@ class RelaySetup(SetupCore[RelayState]):
                 *map(guard_seat, self._guards.missing),
                 *map(client_seat, self._clients.missing),
             )
-        if self._chain.next_guard in guards:
-            return (guard_seat(self._chain.next_guard),)
+        if self._steps in guards:
+            return (guard_seat(self._steps),)
         waiting: list[int] = [guard for guard in guards if guard not in self._proofs]
         waiting = waiting or [guard for guard in guards if guard not in self._endorsements]
         return tuple(map(guard_seat, waiting))
@@ -280,7 +299,7 @@ class RelaySetup(SetupCore[RelayState]):
     def _authenticate(self, parcel: Parcel, message: MessageOfEpoch) -> None:
         if message.epoch_id != self._epoch_id:
             raise UnexpectedMessageError("a message of another epoch")
-        parcel.verify(pinned_key(self._roster, self._members, message.author))
+        parcel.verify(pinned_key(self._roster, self._opening.members, message.author))
 
     def _send_to_others(self, author: Seat, frame: bytes) -> None:
         for guard in range(len(self._roster.guards)):

@@ -58,7 +58,7 @@ def _add_settings(run: argparse.ArgumentParser) -> None:
     setting("--source", "source", help="video, picture, folder, camera (0) or rtsp://...")
     setting("--bundle", "bundle", help="a bundle's name, digest or path")
     setting("--edge", "edge.endpoint", metavar="ADDRESS", help="such as tcp://192.168.1.5:5555")
-    setting("--keys", "edge.keys", type=Path, metavar="FILE", help="this device's .key file")
+    setting("--key", "edge.key", type=Path, metavar="FILE", help="this device's .key file")
     setting("--server-key", "edge.server_key", metavar="KEY", help="the edge's key or .pub file")
     setting("--push-bundles", "edge.push_bundles", **switch, help="send the bundle if it lacks")
     setting("--require-edge", "edge.required", **switch, help="end when the edge can't be had")

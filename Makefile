@@ -1,0 +1,48 @@
+# `make run` shows the main job on real input; `make test` is everything that must stay green.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BENCHES := wire edge accuracy
+
+.PHONY: help run test lint types imports unit bench clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.run  ## a real detector, cut in two, on a real clip
+	$(BIN)/headtail run --out out
+
+test: lint types imports unit  ## lint, types, import rules and all tests
+
+lint: $(VENV)/.dev  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## mypy --strict
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev  ## import-linter
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev  ## pytest, the system tests with real processes and sockets included
+	$(BIN)/pytest
+
+bench: $(VENV)/.dev  ## every benchmark; figures go to out/bench-NAME.json
+	mkdir -p out
+	for name in $(BENCHES); do $(BIN)/headtail bench $$name --json out/bench-$$name.json || exit 1; done
+
+clean:  ## remove what was installed and made here
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("Headtail needs Python 3.11 or later") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(BIN)/python pyproject.toml
+	$(BIN)/pip install -q -e '.[build]'
+	touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(BIN)/pip install -q -e '.[dev]'
+	touch $@ $(VENV)/.run

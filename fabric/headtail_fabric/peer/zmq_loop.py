@@ -1,0 +1,111 @@
+"""The part that both ZeroMQ shells share: one socket, its meter, and waiting for either."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import zmq
+
+from headtail_fabric.peer.geometry import framed_bytes
+from headtail_fabric.peer.meter import SocketMeter, TransportEvent
+from headtail_fabric.peer.wakeup import Wakeup
+from headtail_fabric.wire import Buffer
+
+_READ_AT_ONCE: Final = 64
+# Plain integers: combining pyzmq's flag enums costs as much as sending a small frame.
+_NOW: Final = int(zmq.NOBLOCK)
+_NOW_AND_MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
+_LONGEST_WAIT_S: Final = 1.0
+
+
+class ZmqLoop:
+    """A context with one socket. Only the thread that calls `read`, `send` and `wait` may work it
+    at a time; `wake` and `socket_bytes` are for any thread.
+
+    `attach` binds or connects the fresh socket; what it raises is raised after cleaning up.
+    """
+
+    def __init__(
+        self, kind: int, *, curve: bool, attach: Callable[["zmq.Socket[bytes]"], None]
+    ) -> None:
+        self._curve = curve
+        self.context = zmq.Context()
+        self.socket: zmq.Socket[bytes] = self.context.socket(kind)
+        try:
+            self._meter = SocketMeter(self.socket)
+            attach(self.socket)
+        except BaseException:
+            self.context.destroy(linger=0)
+            raise
+        self._wakeup = Wakeup()
+        self._poller = zmq.Poller()
+        self._poller.register(self.socket, zmq.POLLIN)
+        self._poller.register(self._meter.monitor, zmq.POLLIN)
+        self._poller.register(self._wakeup.fileno(), zmq.POLLIN)
+        self._wants_out = False
+        self._worker = 0
+        self.sent = self.received = 0
+        self.bytes_sent = self.bytes_received = 0
+
+    def read(self) -> Iterator[list[zmq.Frame]]:
+        """Multipart messages that are there, up to a limit so that nothing else starves."""
+        for _ in range(_READ_AT_ONCE):
+            try:
+                parts = self.socket.recv_multipart(_NOW, copy=False)
+            except zmq.Again:
+                return
+            self.received += 1
+            yield parts
+
+    def count_received(self, frames: list[Buffer]) -> None:
+        """These frames of a message counted, without what only ROUTER added."""
+        self.bytes_received += framed_bytes(frames, curve=self._curve)
+
+    def send(self, frames: list[Buffer], *, route: bytes | None = None) -> bool:
+        """Hand a message to the socket; False when its queue is full.
+
+        Raises zmq.ZMQError with EHOSTUNREACH for a route that is gone.
+        """
+        try:
+            if route is not None:
+                self.socket.send(route, _NOW_AND_MORE)
+            for frame in frames[:-1]:
+                self.socket.send(frame, _NOW_AND_MORE, copy=False)
+            self.socket.send(frames[-1], _NOW, copy=False)
+        except zmq.Again:
+            # ZeroMQ takes a message whole or not at all: only its first frame can be refused.
+            return False
+        self.sent += 1
+        self.bytes_sent += framed_bytes(frames, curve=self._curve)
+        return True
+
+    def wait(self, seconds: float, *, for_room: bool) -> list[TransportEvent]:
+        """Sleep until a message, a transport event or a wake-up comes, at most `seconds`; with
+        `for_room` also until the socket takes messages again."""
+        self._worker = threading.get_ident()
+        if for_room is not self._wants_out:
+            self._wants_out = for_room
+            self._poller.modify(self.socket, zmq.POLLIN | (zmq.POLLOUT if for_room else 0))
+        # Rounded up: waking a little early would only mean a turn for nothing.
+        timeout_ms = int(min(max(seconds, 0.0), _LONGEST_WAIT_S) * 1000 + 0.999)
+        ready = dict(self._poller.poll(timeout_ms))
+        if self._wakeup.fileno() in ready:
+            self._wakeup.clear()
+        return self._meter.drain() if self._meter.monitor in ready else []
+
+    def wake(self) -> None:
+        """End another thread's `wait`; does nothing in the thread that waits."""
+        if threading.get_ident() != self._worker:
+            self._wakeup.wake()
+
+    def socket_bytes(self) -> tuple[int, int] | None:
+        """Bytes sent and received at the TCP sockets; None where the kernel won't tell."""
+        return self._meter.socket_bytes()
+
+    def close(self, linger_s: float) -> None:
+        """Send what is queued for up to `linger_s`, then let go of the socket."""
+        self._meter.drain()
+        self._meter.close()
+        self.socket.close(linger=int(linger_s * 1000))
+        self.context.term()
+        self._wakeup.close()

@@ -1,0 +1,55 @@
+"""The upstream frame of a client: pads, locked lanes, and what its slot has to say.
+
+From the call to the returned bytes an owner does exactly what a cover client does (the same calls
+in the same order on the same sizes; `tests/prifi/test_p4_shape.py` traces them).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headtail_prifi.core.geometry import LANE_BYTES, Geometry
+from headtail_prifi.core.header import HEADER_BYTES, Header
+from headtail_prifi.round.lock import Lock
+from headtail_prifi.round.outbound import Outbound
+
+Bytes = NDArray[np.uint8]
+
+
+class Composer:
+    """Writes frames for one slot."""
+
+    def __init__(self, *, geometry: Geometry, slot: int, outbound: Outbound) -> None:
+        self._geometry = geometry
+        self._slot = slot
+        self._outbound = outbound
+        self._reservations = (
+            np.zeros(geometry.reservation_lanes * LANE_BYTES, np.uint8),
+            np.zeros(geometry.reservation_lanes * LANE_BYTES, np.uint8),
+        )
+        self._reservations[1][slot >> 3] = 0x80 >> (slot & 7)
+
+    def compose(
+        self, header: Header, row: Bytes, lock: Lock, owners: tuple[int, ...], permit: int
+    ) -> tuple[bytes, int]:
+        """The frame (without voucher), and the reservation bit in it.
+
+        `row` is the round's combined stream; with `permit` 0 no reservation is made.
+        """
+        geometry = self._geometry
+        frame = bytearray(header.encode())
+        frame.extend(bytes(geometry.upstream_bytes))
+        cell = np.frombuffer(frame, np.uint8)[HEADER_BYTES:]
+        cell[: geometry.payload_bytes] = row[: geometry.payload_bytes]
+        cell[geometry.payload_bytes :] = lock.mask(row[geometry.payload_bytes :].tobytes())
+        owned = 0
+        for sub_slot, owner in enumerate(owners):
+            mine = owner == self._slot
+            own = self._outbound.take(mine)
+            start = sub_slot * geometry.cell_bytes
+            cell[start : start + geometry.cell_bytes] ^= own.payload
+            start = geometry.key_lane_start(sub_slot)
+            cell[start : start + LANE_BYTES] ^= own.key
+            owned += mine
+        bit = permit & (self._outbound.stock > owned)
+        cell[geometry.reservation_start :] ^= self._reservations[bit]
+        return bytes(frame), bit

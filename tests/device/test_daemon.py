@@ -1,0 +1,212 @@
+"""A whole device with a tiny real network, and an edge that is a queue."""
+
+import json
+import threading
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from device_doubles import EchoPort, ScriptedCapture, damage, tiny_bundle, write_video
+from headtail_device import daemon
+from headtail_device.config import DeviceConfig
+from headtail_device.daemon import run_device
+from headtail_device.ledger import Outcome
+from headtail_device.loop import EdgeRequiredError
+from headtail_device.opening import Connect
+from headtail_device.sink import SinkError
+from headtail_device.source import Pace
+from headtail_device.source.camera import CameraSource
+from headtail_device.source.errors import EmptySourceError, NoSuchSourceError
+from headtail_device.summary import Progress, RunSummary
+from headtail_fabric import config
+from headtail_fabric.clock import Clock
+from headtail_fabric.peer.ports import ClientPort
+from headtail_fabric.wire import DType, TensorInfo
+
+REPLY = TensorInfo(name="logits", dtype=DType.FLOAT32, shape=(2,), codec="raw")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    return write_video(tmp_path / "clip.mp4", frames=8)
+
+
+def device(bundle: Path, source: Path | str, **flags: object) -> DeviceConfig:
+    given = {key.replace("__", "."): value for key, value in flags.items()}
+    basics = {"bundle": str(bundle), "source": str(source), "edge.endpoint": "tcp://edge:1"}
+    return config.load(DeviceConfig, None, {**basics, **given})
+
+
+def echo(*, up: bool = True) -> tuple[Connect, list[EchoPort]]:
+    """A way to connect, and the ports that were made."""
+    made: list[EchoPort] = []
+
+    def connect(chosen: DeviceConfig, digest: bytes, clock: Clock) -> ClientPort:
+        logits = np.array([0, 3], dtype=np.float32).tobytes()
+        made.append(EchoPort(digest, lambda: (REPLY, logits), up=up))
+        return made[-1]
+
+    return connect, made
+
+
+def run(chosen: DeviceConfig, *, up: bool = True) -> RunSummary:
+    connect, _ = echo(up=up)
+    return run_device(chosen, stop=threading.Event(), connect=connect)
+
+
+def test_a_clip_through_the_edge_with_every_output(
+    bundle: Path, clip: Path, tmp_path: Path
+) -> None:
+    connect, ports = echo()
+    told: list[Progress] = []
+    ready: list[bool] = []
+    chosen = device(
+        bundle,
+        clip,
+        measure_jpeg=True,
+        output__json=str(tmp_path / "out.jsonl"),
+        output__video=tmp_path / "out.mp4",
+        output__pictures=tmp_path / "pictures",
+    )
+    summary = run_device(
+        chosen,
+        stop=threading.Event(),
+        connect=connect,
+        progress=told.append,
+        on_ready=lambda: ready.append(True),
+    )
+    assert summary.totals[Outcome.EDGE] == summary.frames == 8
+    assert (summary.cut, summary.codec, summary.edge) == ("middle", "q8+zstd", "echo")
+    assert (summary.bytes_up_per_frame, summary.bytes_down_per_frame) == (1100, 110)
+    assert summary.payload_bytes_per_frame is not None
+    assert 0 < summary.payload_bytes_per_frame < 80
+    assert summary.jpeg_bytes_per_frame is not None
+    assert summary.jpeg_bytes_per_frame > 500
+    assert summary.latency_ms["total"].count == 8
+    assert summary.latency_ms["tail"].p50 == pytest.approx(0.01)
+    assert summary.faults == ()
+    assert summary.frames_per_s > 0
+    assert len(summary.outputs) == 3
+    assert ready == [True]
+    assert told
+    assert told[0].frame_count == 8
+    assert ports[0].closed
+    assert ports[0].cuts == ["middle"] * 8
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["frame"] for line in lines] == list(range(8))
+    assert {line["outcome"] for line in lines} == {"edge"}
+    assert lines[0]["answer"]["top"][0]["label"] == "bright"
+    capture = cv2.VideoCapture(str(tmp_path / "out.mp4"))
+    assert capture.get(cv2.CAP_PROP_FRAME_COUNT) == 8
+    assert len(list((tmp_path / "pictures").iterdir())) == 8
+
+
+def test_pictures_can_be_sent_whole(bundle: Path, clip: Path) -> None:
+    connect, ports = echo()
+    chosen = device(bundle, clip, way__cut="input", way__codec="webp")
+    summary = run_device(chosen, stop=threading.Event(), connect=connect)
+    assert summary.totals[Outcome.EDGE] == 8
+    assert ports[0].cuts == ["input"] * 8
+
+
+def test_without_an_edge_every_frame_is_degraded(bundle: Path, clip: Path) -> None:
+    summary = run(device(bundle, clip, edge__patience_s=0.0), up=False)
+    assert summary.totals[Outcome.DEGRADED] == summary.frames == 8
+    assert summary.bytes_up_per_frame is None
+    assert summary.jpeg_bytes_per_frame is None
+    assert summary.edge == ""
+
+
+def test_a_local_device_connects_to_nothing(bundle: Path, clip: Path) -> None:
+    connect, ports = echo()
+    chosen = device(bundle, clip, mode="local")
+    summary = run_device(chosen, stop=threading.Event(), connect=connect)
+    assert summary.totals[Outcome.LOCAL] == 8
+    assert (ports, summary.cut) == ([], "")
+
+
+def test_a_required_edge_that_is_not_there_is_an_error(bundle: Path, clip: Path) -> None:
+    with pytest.raises(EdgeRequiredError) as caught:
+        run(device(bundle, clip, edge__patience_s=0.0, edge__required=True), up=False)
+    assert "edge.required" in caught.value.advice
+
+
+def test_unreadable_frames_are_counted(bundle: Path, tmp_path: Path) -> None:
+    clip = write_video(tmp_path / "clip.mp4", frames=30)
+    damage(clip, size_bytes=clip.stat().st_size // 8)
+    video = tmp_path / "out.mp4"
+    summary = run(device(bundle, clip, output__video=video))
+    unreadable = summary.totals[Outcome.UNREADABLE]
+    assert unreadable > 0
+    assert summary.totals[Outcome.EDGE] == 30 - unreadable
+    assert cv2.VideoCapture(str(video)).get(cv2.CAP_PROP_FRAME_COUNT) == 30
+
+
+def test_a_full_disk_costs_one_output_and_no_frame(
+    bundle: Path, clip: Path, tmp_path: Path
+) -> None:
+    video = tmp_path / "out.mp4"
+    summary = run(device(bundle, clip, output__json="/dev/full", output__video=video))
+    assert summary.frames == summary.totals[Outcome.EDGE] == 8
+    assert summary.outputs == (str(video),)
+    (fault,) = summary.faults
+    assert isinstance(fault, SinkError)
+
+
+def test_nothing_stays_open_when_an_output_cannot_be_opened(
+    bundle: Path, clip: Path, tmp_path: Path
+) -> None:
+    connect, ports = echo()
+    chosen = device(
+        bundle, clip, output__json=str(tmp_path / "out.jsonl"), output__video=tmp_path / "a" / "b"
+    )
+    (tmp_path / "a").touch()
+    with pytest.raises(SinkError):
+        run_device(chosen, stop=threading.Event(), connect=connect)
+    assert ports == []
+
+
+def test_a_stop_ends_the_run_with_the_books_closed(bundle: Path, clip: Path) -> None:
+    stop = threading.Event()
+    connect, _ = echo()
+
+    def progress(told: Progress) -> None:
+        stop.set()
+
+    summary = run_device(device(bundle, clip), stop=stop, connect=connect, progress=progress)
+    assert sum(summary.totals.outcomes.values()) == summary.frames < 8
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_source_that_gives_nothing_is_an_error(bundle: Path, tmp_path: Path, empty: bool) -> None:
+    with pytest.raises(EmptySourceError if empty else NoSuchSourceError):
+        run(device(bundle, tmp_path if empty else tmp_path / "nosuch.mp4"))
+
+
+def test_pictures_that_cannot_be_read_are_no_error_of_the_run(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    summary = run(device(bundle, tmp_path))
+    assert summary.totals[Outcome.UNREADABLE] == summary.frames == 1
+    assert summary.faults == ()
+
+
+def test_a_camera_that_is_unplugged_is_a_fault_of_the_run(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plug_in(spec: str, *, pace: Pace, deadline_s: float, clock: Clock) -> CameraSource:
+        capture = ScriptedCapture([True])
+        return CameraSource(
+            int(spec), deadline_s=deadline_s, clock=clock, open_capture=lambda _: capture
+        )
+
+    monkeypatch.setattr(daemon, "open_source", plug_in)
+    summary = run(device(bundle, "0"))
+    assert summary.frames == summary.totals[Outcome.EDGE] == 1
+    assert [fault.message for fault in summary.faults] == ["camera 0 gives no more pictures"]

@@ -1,0 +1,81 @@
+"""What a device can be told."""
+
+from pathlib import Path
+
+import pytest
+
+from headtail_device.config import DeviceConfig
+from headtail_fabric import config
+from headtail_fabric.errors import ConfigError
+
+NEEDED = {"source": "clip.mp4", "bundle": "tiny", "edge.endpoint": "tcp://127.0.0.1:5555"}
+
+
+def load(**flags: object) -> DeviceConfig:
+    given = {key.replace("__", "."): value for key, value in flags.items()}
+    return config.load(DeviceConfig, None, {**NEEDED, **given})
+
+
+def test_the_defaults() -> None:
+    device = load()
+    assert (device.mode, device.pace, device.late, device.deadline_s) == ("edge", "fast", None, 2)
+    assert device.edge.max_in_flight == 4
+    assert not device.edge.push_bundles
+
+
+def test_a_file_with_every_table(tmp_path: Path) -> None:
+    file = tmp_path / "device.toml"
+    file.write_text(
+        """
+        source = "0"
+        bundle = "tiny"
+        late = "expire"
+        [edge]
+        endpoint = "tcp://edge:5555"
+        key = "device.key"
+        server_key = "edge.pub"
+        [way]
+        cut = "input"
+        codec = "webp"
+        [output]
+        json = "-"
+        video = "out.mp4"
+        [metrics]
+        port = 9100
+        """
+    )
+    device = config.load(DeviceConfig, file, {"way.quality": 50})
+    assert device.edge.key == tmp_path / "device.key"
+    assert device.output.video == tmp_path / "out.mp4"
+    assert (device.way.codec, device.way.quality) == ("webp", 50)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"source": ""}, "source and bundle must not be empty"),
+        ({"edge__endpoint": ""}, r"edge\.endpoint is not set"),
+        ({"edge__server_key": "x" * 40}, "belong together"),
+        ({"edge__key": Path("a.key")}, "belong together"),
+        ({"way__cut": "input", "way__codec": "q8"}, "jpeg or webp"),
+        ({"way__quality": 0}, r"way\.quality"),
+        ({"deadline_s": 0.0}, "deadline_s"),
+        ({"edge__max_in_flight": 0}, "max_in_flight"),
+        ({"late": "never"}, "expected one of"),
+        ({"metrics__port": 70_000}, r"metrics\.port"),
+        ({"way__cutt": "a"}, "did you mean way.cut"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(flags: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(**flags)
+
+
+def test_a_device_that_stays_local_needs_no_edge() -> None:
+    assert load(mode="local", edge__endpoint="").mode == "local"
+
+
+def test_the_example_is_a_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "device.toml"
+    file.write_text(config.example(DeviceConfig))
+    assert config.load(DeviceConfig, file, NEEDED) == load()

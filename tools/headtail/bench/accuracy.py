@@ -1,0 +1,226 @@
+"""Accuracy and bytes of a bundle at every cut with every codec, against sending the picture.
+
+Needs a tar of COCO photos, which Headtail does not hold; without it the benchmark is skipped.
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import track
+
+from headtail.bench.report import Report
+from headtail_fabric.errors import ConfigError
+from headtail_models import zoo
+from headtail_models.bundle import Bundle, open_bundle
+from headtail_models.bundle.manifest import Measured
+from headtail_models.data.coco_photos import CocoPhotos
+from headtail_models.zoo.evaluation import PICTURE, Evaluation, Evaluator, Variant
+from headtail_models.zoo.records import Accuracy, encode
+
+HELP: Final = "accuracy and bytes at every cut, against sending pictures"
+PHOTOS: Final = "coco-photos.tar"
+DATA: Final = "HEADTAIL_DATA"
+_COLUMNS: Final = ("sent", "codec", "bytes a frame", "mAP50", "drop", "mAP", "agreement")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bundle", type=Path, metavar="PATH", help="default: yolov3-tiny-coco, built afresh"
+    )
+    parser.add_argument(
+        "--photos", type=Path, metavar="TAR", help=f"default: ${DATA}/{PHOTOS}", default=_photos()
+    )
+    parser.add_argument("--split", default="val2017", help="default val2017")
+    parser.add_argument("--limit", type=int, metavar="N", help="take the first N photos only")
+    parser.add_argument("--threads", type=int, default=1, help="for each run (default 1)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table to FILE")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw accuracy against bytes")
+    parser.add_argument(
+        "--measured", type=Path, metavar="FILE", help="write what the bundle's recipe takes in"
+    )
+
+
+def run(options: argparse.Namespace) -> Report:
+    report = Report(
+        "accuracy",
+        {
+            "split": options.split,
+            "limit": options.limit,
+            "threads": options.threads,
+            "detections": "score >= 0.005, best 100 a photo; agreement: the bundle's threshold",
+        },
+    )
+    if options.photos is None:
+        report.skip(f"no photo set: name one with --photos, or its folder with {DATA}")
+        return report
+    if not options.photos.exists():
+        report.skip(f"no photo set at {options.photos}")
+        return report
+    photos = CocoPhotos(options.photos)
+    with _bundle(options.bundle) as bundle:
+        report.settings["bundle"] = bundle.name
+        evaluation = _evaluate(bundle, photos, options)
+    _fill(report, evaluation)
+    if options.markdown is not None:
+        options.markdown.write_text(_markdown(evaluation))
+    if options.plot is not None:
+        _plot(evaluation, options.plot, f"{bundle.name}, {evaluation.photos} photos")
+    if options.measured is not None:
+        options.measured.write_bytes(encode(_record(bundle, evaluation, options.split)))
+    return report
+
+
+def _photos() -> Path | None:
+    folder = os.environ.get(DATA)
+    return Path(folder) / PHOTOS if folder else None
+
+
+@contextmanager
+def _bundle(path: Path | None) -> Iterator[Bundle]:
+    if path is not None:
+        yield open_bundle(path)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield open_bundle(zoo.build(zoo.known()[0], Path(folder) / "bundle"))
+
+
+def _evaluate(bundle: Bundle, photos: CocoPhotos, options: argparse.Namespace) -> Evaluation:
+    evaluator = Evaluator(bundle, threads=options.threads)
+    total = len(photos.names(options.split)[: options.limit])
+    taken = photos.photos(options.split, limit=options.limit)
+    for photo in track(taken, "photos", total, console=Console(stderr=True), transient=True):
+        evaluator.add(photo)
+    return evaluator.result()
+
+
+def _fill(report: Report, evaluation: Evaluation) -> None:
+    report.figure("photos", evaluation.photos)
+    report.figure("true_boxes", evaluation.true_boxes)
+    report.figure("stored_bytes", evaluation.stored_bytes)
+    report.figure("map_full", evaluation.full.map)
+    for variant in evaluation.variants:
+        name = f"{variant.place}_{variant.codec}".lower().replace("+", "_").replace(" ", "_q")
+        report.figure(f"map50_{name}", variant.precision.map50)
+        report.figure(f"agreement_{name}", variant.agreement)
+        report.figure(f"bytes_{name}", variant.mean_bytes)
+    report.table(
+        f"{evaluation.photos} photos, {evaluation.true_boxes} boxes; full model: mAP50 "
+        f"{evaluation.full.map50:.4f}, mAP {evaluation.full.map:.4f}",
+        _COLUMNS,
+        [_row(variant, evaluation) for variant in evaluation.variants],
+    )
+    report.note(f"the photos' own files: {evaluation.stored_bytes:,.0f} bytes")
+    report.target("map50_full", evaluation.full.map50, ">=", 0.42)
+    report.target("split_equals_full_max_diff", evaluation.split_difference, "<=", 1e-4)
+
+
+def _row(variant: Variant, evaluation: Evaluation) -> list[str]:
+    return [
+        variant.place,
+        variant.codec,
+        f"{variant.mean_bytes:,.0f}",
+        f"{variant.precision.map50:.3f}",
+        f"{evaluation.full.map50 - variant.precision.map50:+.3f}",
+        f"{variant.precision.map:.3f}",
+        f"{variant.agreement:.3f}",
+    ]
+
+
+def _record(bundle: Bundle, evaluation: Evaluation, split: str) -> Accuracy:
+    """What goes into the manifest of the next build."""
+    full = evaluation.full.map50
+    cuts: dict[str, tuple[Measured, ...]] = {}
+    for variant in evaluation.variants:
+        if variant.place != PICTURE:
+            measured = Measured(
+                codec=variant.codec,
+                value=round(variant.precision.map50, 4),
+                drop=round(full - variant.precision.map50, 4),
+                mean_bytes=round(variant.mean_bytes),
+            )
+            cuts[variant.place] = (*cuts.get(variant.place, ()), measured)
+    return Accuracy(
+        network=bundle.manifest.name,
+        metric="mAP50",
+        split=f"{evaluation.photos} photos of COCO {split}",
+        full_value=round(full, 4),
+        cuts=cuts,
+    )
+
+
+def _markdown(evaluation: Evaluation) -> str:
+    lines = [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * 2}{'---:|' * (len(_COLUMNS) - 2)}"]
+    lines += [f"| {' | '.join(_row(v, evaluation))} |" for v in evaluation.variants]
+    return "\n".join(lines) + "\n"
+
+
+def _plot(evaluation: Evaluation, path: Path, title: str) -> None:
+    pyplot = _pyplot()
+    figure, panels = pyplot.subplots(1, 2, figsize=(11, 4.2), sharex=True, layout="constrained")
+    measures = (
+        ("mAP50", _map50, evaluation.full.map50),
+        ("agreement with the full model", _agreement, 1.0),
+    )
+    for panel, (label, value, full) in zip(panels, measures, strict=True):
+        panel.axhline(full, color="grey", linewidth=0.8, linestyle="--", label="full model")
+        for series, marker, points in _series(evaluation):
+            ordered = sorted(points, key=lambda variant: variant.mean_bytes)
+            panel.plot(
+                [variant.mean_bytes for variant in ordered],
+                [value(variant) for variant in ordered],
+                marker,
+                label=series,
+                linewidth=0.8,
+                markersize=5,
+            )
+            for variant in points:
+                name = variant.place if variant.place != PICTURE else variant.codec.split()[1]
+                panel.annotate(
+                    name,
+                    (variant.mean_bytes, value(variant)),
+                    xytext=(0, 5),
+                    textcoords="offset points",
+                    fontsize=7,
+                    ha="center",
+                )
+        panel.set_xscale("log")
+        panel.set_xlabel("bytes a frame (mean, log scale)")
+        panel.set_ylabel(label)
+        panel.grid(visible=True, which="both", alpha=0.25)
+    panels[0].legend(fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+def _map50(variant: Variant) -> float:
+    return variant.precision.map50
+
+
+def _agreement(variant: Variant) -> float:
+    return variant.agreement
+
+
+def _series(evaluation: Evaluation) -> Iterator[tuple[str, str, list[Variant]]]:
+    for codec, marker in (("q8+zstd", "s-"), ("q4+zstd", "o-")):
+        yield f"cut, {codec}", marker, [v for v in evaluation.variants if v.codec == codec]
+    for codec, marker in (("jpeg", "^-"), ("webp", "d")):
+        chosen = [v for v in evaluation.variants if v.codec.startswith(codec)]
+        yield f"native picture, {codec}", marker, chosen
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ConfigError("--plot needs matplotlib: pip install 'headtail[bench]'") from None
+    mpl.use("agg")
+    from matplotlib import pyplot
+
+    return pyplot
