@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Final, Literal, assert_never
 
 from headtail_device.delivery import Checkout
 from headtail_device.edge_state import EdgeState
@@ -43,6 +43,11 @@ from headtail_fabric.wire import Hints
 from headtail_models.task import Answer
 
 log = logging.getLogger(__name__)
+
+_ANSWERED_HERE: Final = (
+    "the edge can't be used, frames are answered here until it can: check that it runs and serves "
+    "the bundle, and that its address and keys are right"
+)
 
 Late = Literal["answer", "expire"]
 """What becomes of a frame whose deadline has passed: a file wants every frame answered, a live
@@ -230,7 +235,10 @@ class Runner:
         placement = self._policy.place(seen)
         if isinstance(placement, Local):
             outcome = Outcome.DEGRADED if placement.degraded else Outcome.LOCAL
-            reason = "the edge can't be used now" if placement.degraded else ""
+            reason = ""
+            if placement.degraded:
+                reason = "the edge can't be used now"
+                self._tell_once("degraded", _ANSWERED_HERE, edge=repr(self._edge))
             self._owed.append(_Owed(frame=frame, outcome=outcome, reason=reason, spent_s=0.0))
         else:
             self._send(frame, placement)

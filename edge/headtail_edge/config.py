@@ -100,8 +100,10 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Who may connect (`headtail keys enrol`); followed while running."),
     ] = None
     metrics_port: Annotated[
-        int | None,
-        Meta(ge=0, le=65_535, description="Where Prometheus finds measurements, if set."),
+        Annotated[int, Meta(ge=0, le=65_535)] | None,
+        Meta(
+            description="Where Prometheus finds measurements, on this machine; nowhere if not set."
+        ),
     ] = None
     grace_s: Annotated[
         float,

@@ -91,8 +91,3 @@ class WorkerPool:
     def alive(self) -> bool:
         """Whether any worker still runs."""
         return any(thread.is_alive() for thread in self._threads)
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for all of them, for up to `timeout_s` each."""
-        for thread in self._threads:
-            thread.join(timeout_s)

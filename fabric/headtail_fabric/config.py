@@ -15,7 +15,7 @@ import os
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Final, TypeVar
 
@@ -94,6 +94,20 @@ def load(
     if path is None:
         return parse(kind, "", source="defaults", flags=flags)
     return parse(kind, read(path), source=str(path), folder=path.parent, flags=flags)
+
+
+def given(path: Path | None, flags: Mapping[str, object]) -> Callable[[str], bool]:
+    """Whether a dotted key is set by the file or the flags. Raises what `load` does for a file
+    that can't be read or is no TOML."""
+    tables = {} if path is None else _tables(read(path), str(path))
+
+    def is_given(key: str) -> bool:
+        value: object = tables
+        for step in key.split("."):
+            value = value.get(step) if isinstance(value, dict) else None
+        return value is not None or flags.get(key) is not None
+
+    return is_given
 
 
 def read(path: Path) -> str:

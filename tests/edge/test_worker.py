@@ -1,6 +1,7 @@
 """Workers answer every job of a batch, whatever happens in it."""
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,8 @@ def test_a_pool_works_until_the_queue_is_closed_and_empty(
     assert not pool.alive
     pool.start()
     rig.queue.close()
-    pool.join(10.0)
+    for thread in threading.enumerate():
+        if thread.name.startswith("tail-"):
+            thread.join(timeout=10.0)
     assert not pool.alive
     assert sorted(served) == list(range(1, 11))

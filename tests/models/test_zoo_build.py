@@ -139,7 +139,7 @@ def test_records_are_written_a_list_a_line() -> None:
     record = Calibration(network="n", photos="p", cuts={"L0": {"q8": table}})
     text = records.encode(record).decode()
     assert "[-1.5,0.25]" in text
-    assert len(text.splitlines()) == 11
+    assert len(text.splitlines()) == 12
 
 
 def test_unknown_names_are_refused(tmp_path: Path) -> None:

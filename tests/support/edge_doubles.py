@@ -23,6 +23,7 @@ from headtail_fabric.codec.base import Array
 from headtail_fabric.metrics import Counter, NullMetrics
 from headtail_fabric.peer.events import ClientEvent
 from headtail_fabric.peer.memory import MemoryClient, MemoryLink, MemoryServer
+from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.wire import Buffer, DType, TensorInfo
 from headtail_models.bundle import Bundle
 from headtail_models.stage import Stage
@@ -187,7 +188,7 @@ def events(client: MemoryClient) -> list[ClientEvent]:
 
 
 def send(
-    client: MemoryClient,
+    client: ClientPort,
     bundle: Bundle,
     cut: str = "late",
     *,

@@ -24,7 +24,6 @@ from headtail_fabric.peer.events import (
     SessionOpened,
 )
 from headtail_fabric.peer.ports import ClientPort
-from headtail_fabric.peer.threaded_client import ThreadedClient
 from headtail_fabric.peer.zmq_client import ZmqClient
 from headtail_fabric.peer.zmq_server import ZmqServer
 from headtail_fabric.wire import Hints, Timings
@@ -116,14 +115,10 @@ def enrolment(tmp_path: Path) -> Enrolment:
 
 
 @pytest.mark.parametrize("curve", [False, True])
-@pytest.mark.parametrize("threaded", [False, True])
-def test_requests_are_answered_and_every_byte_is_counted(
-    enrolment: Enrolment, curve: bool, threaded: bool
-) -> None:
+def test_requests_are_answered_and_every_byte_is_counted(enrolment: Enrolment, curve: bool) -> None:
     server = enrolment.open_server() if curve else ZmqServer("tcp://127.0.0.1:0", name="edge")
-    plain = enrolment.open_client(server) if curve else ZmqClient(server.endpoint, name="cam")
+    client = enrolment.open_client(server) if curve else ZmqClient(server.endpoint, name="cam")
     with server, serving(server) as events:
-        client: ZmqClient | ThreadedClient = ThreadedClient(plain) if threaded else plain
         with client:
             wait_for(client, Connected)
             for size in (1, 100, 300, 70_000):
@@ -155,7 +150,7 @@ def test_a_client_waits_for_a_server_that_is_not_there_yet() -> None:
 
 def test_requests_survive_a_restart_of_the_server() -> None:
     first = ZmqServer("tcp://127.0.0.1:0", name="edge")
-    client = ThreadedClient(ZmqClient(first.endpoint, name="cam"))
+    client = ZmqClient(first.endpoint, name="cam")
     with client:
         while not isinstance(first.poll(PATIENCE_S), SessionOpened):
             pass

@@ -1,7 +1,8 @@
 """The client core over a ZeroMQ DEALER.
 
 The socket is worked by whoever calls `poll`; other threads may submit and cancel, which wakes it.
-A program that computes for long between two polls wants a `ThreadedClient` around it.
+So a program that computes for long between two polls gives a thread of its own to polling: then
+answers are stamped when they come, and heartbeats go out in time.
 """
 
 import random
@@ -68,7 +69,7 @@ class ZmqClient:
         self._lock = threading.Lock()
         self._backlog: deque[list[Buffer]] = deque()
         self._bad_messages = 0
-        self._closed = self._interrupted = False
+        self._closed = False
 
         def attach(socket: "zmq.Socket[bytes]") -> None:
             options.client(socket)
@@ -131,8 +132,7 @@ class ZmqClient:
                 return event
             if self._read():
                 continue
-            if self._interrupted or (waited and now >= until):
-                self._interrupted = False
+            if waited and now >= until:
                 return None
             self._wait(until - now)
             waited = True
@@ -157,11 +157,6 @@ class ZmqClient:
             socket_bytes_down=received,
             retries=self._core.retries,
         )
-
-    def interrupt(self) -> None:
-        """Make a `poll` that waits in another thread return None now."""
-        self._interrupted = True
-        self._loop.wake()
 
     def close(self, timeout_s: float = 1.0) -> None:
         if self._closed:

@@ -7,6 +7,7 @@ the picture itself, compressed, is measured in the same way.
 from dataclasses import dataclass, field
 from typing import Final
 
+import cv2
 import numpy as np
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from headtail_fabric.wire import Buffer, DType
 from headtail_models.bundle import Bundle
 from headtail_models.bundle.manifest import Cut, DetectTask
 from headtail_models.data.coco_photos import LabelledPhoto
-from headtail_models.task import DETECTIONS, Geometry, task_for
+from headtail_models.task import DETECTIONS, Geometry, Picture, task_for
 from headtail_models.vision.average_precision import (
     Floats,
     Precision,
@@ -28,6 +29,8 @@ BASES: Final = ("q8", "q4")
 PICTURES: Final = (("jpeg", 95), ("jpeg", 75), ("jpeg", 50), ("webp", 75))
 PICTURE: Final = "picture"
 """Stands for a cut's name where the picture itself is sent."""
+SHRUNK: Final = "shrunk picture"
+"""The picture scaled on the device to what the network looks at, then sent."""
 
 _THRESHOLD: Final = 0.005
 """Average precision wants the unlikely detections too."""
@@ -122,8 +125,13 @@ class Evaluator:
         self._full_found.append(self._detections(outputs, geometry))
         for split in self._splits:
             self._try_cut(split, image, geometry, outputs)
+        size = (geometry.inner_width, geometry.inner_height)
+        shrunk = cv2.resize(photo.picture, size, interpolation=cv2.INTER_AREA)
         for codec_id, quality in PICTURES:
-            self._try_picture(codec_id, quality, photo)
+            codec = codec_for(codec_id, dtype=DType.UINT8, quality=quality)
+            name = f"{codec_id} {quality}"
+            self._try_picture((PICTURE, name), codec, photo.picture, geometry)
+            self._try_picture((SHRUNK, name), codec, shrunk.astype(np.uint8), geometry)
 
     def result(self) -> Evaluation:
         """What came out so far. Raises ValueError before the first photo."""
@@ -157,14 +165,14 @@ class Evaluator:
             sizes = {codec.id: payload, wrapped.id: wrapped.encode(tensor)}
             self._record((split.cut.name, base), sizes, self._detections(arrived, geometry))
 
-    def _try_picture(self, codec_id: str, quality: int, photo: LabelledPhoto) -> None:
-        codec = codec_for(codec_id, dtype=DType.UINT8, quality=quality)
-        picture = photo.picture[np.newaxis]
-        payload = codec.encode(picture)
-        image, geometry = self._task.prepare(codec.decode(payload, picture.shape)[0])
+    def _try_picture(
+        self, key: tuple[str, str], codec: TensorCodec, picture: Picture, geometry: Geometry
+    ) -> None:
+        payload = codec.encode(picture[np.newaxis])
+        image, _ = self._task.prepare(codec.decode(payload, (1, *picture.shape))[0])
         outputs = self._full.run({self._full.inputs[0].name: image})
-        name = f"{codec_id} {quality}"
-        self._record((PICTURE, name), {name: payload}, self._detections(outputs, geometry))
+        # However large it was sent, the picture lies in the network's input in the same way.
+        self._record(key, {key[1]: payload}, self._detections(outputs, geometry))
 
     def _detections(self, outputs: dict[str, Array], geometry: Geometry) -> Floats:
         rows = self._task.finish(outputs)[0][DETECTIONS]

@@ -19,11 +19,13 @@ from headtail_prifi.core.body import decode_body
 from headtail_prifi.core.errors import AccusationError, BogusCaseError, FrameError, RecordError
 from headtail_prifi.core.geometry import Geometry
 from headtail_prifi.core.header import Buffer, Kind, read_header
+from headtail_prifi.core.membership import check_certificate
 from headtail_prifi.core.seat import RELAY, Role, Seat, client_seat, guard_seat
 from headtail_prifi.crypto.errors import SignatureError
 from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.voucher import Receipt, Span
 from headtail_prifi.setup.epoch import Epoch
+from headtail_prifi.setup.errors import MembershipError
 from headtail_prifi.setup.roster import Membership
 
 
@@ -96,10 +98,8 @@ def unpack_bits(packed: bytes, count: int) -> list[int]:
     return bits[:count]
 
 
-def read_case(
-    frame: Buffer, *, epoch: Epoch, geometry: Geometry, membership: Membership
-) -> OpenCase:
-    """A case that the relay could rightly open under this membership.
+def read_case(frame: Buffer, *, epoch: Epoch, geometry: Geometry) -> OpenCase:
+    """A case that the relay could rightly open.
 
     Raises SignatureError or FrameError for a frame that is not the relay's case, and
     BogusCaseError when the relay signed what no honest relay signs.
@@ -111,16 +111,19 @@ def read_case(
         epoch_id=epoch.epoch_id,
         verify_key=epoch.roster.relay.verify_key,
     )
-    if header.kind is not Kind.CASE or header.version != membership.version:
-        raise FrameError("not a case under this membership")
+    if header.kind is not Kind.CASE:
+        raise FrameError("not a case")
     case = decode_body(Case, data)
     try:
+        membership = epoch.membership
+        if case.certificate is not None:
+            membership = check_certificate(case.certificate, epoch, membership)
         claim = read_claim(case.claim, epoch=epoch, geometry=geometry)
         check_claim(claim, epoch)
-        if (header.round, header.version) != (claim.accusation.round, claim.accusation.version):
-            raise RecordError("the case names another round than its accusation")
+        if claim.accusation.version != membership.version:
+            raise RecordError("the case is set under another membership than its accusation")
         return _read_votes(bytes(frame), case, claim, epoch, geometry, membership)
-    except (RecordError, AccusationError, FrameError, SignatureError) as error:
+    except (RecordError, AccusationError, FrameError, SignatureError, MembershipError) as error:
         raise BogusCaseError(f"the relay opened a bogus case: {error.message}") from None
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from headtail_prifi.blame.case import OpenCase, read_case
+from headtail_prifi.blame.case import read_case
 from headtail_prifi.blame.claim import check_claim, read_claim
 from headtail_prifi.blame.judge import (
     Charge,
@@ -26,19 +26,16 @@ from headtail_prifi.core.errors import (
     BogusCaseError,
     EvidenceError,
     FrameError,
-    MembershipError,
     RecordError,
     RefutedError,
 )
 from headtail_prifi.core.geometry import MAX_UPSTREAM_BYTES, Geometry
 from headtail_prifi.core.header import Kind, read_header
-from headtail_prifi.core.membership import Certificate, check_certificate
 from headtail_prifi.core.seat import RELAY
 from headtail_prifi.crypto.cipher import PadCipher, default_cipher
 from headtail_prifi.crypto.errors import SignatureError
 from headtail_prifi.round.history import HistoryStatement
 from headtail_prifi.setup.epoch import Epoch
-from headtail_prifi.setup.roster import Membership
 
 MAGIC: Final = b"HTE1"
 MAX_EVIDENCE_BYTES: Final = 16 * 1024 * 1024
@@ -48,10 +45,9 @@ _Frame = Annotated[bytes, Meta(max_length=4 * MAX_UPSTREAM_BYTES)]
 
 class Guilt(Body, frozen=True, kw_only=True, tag=1):
     """A case and what convicts in it: one answer that fails by itself, or the two answers of a
-    pair that disagree and its opened secret. Version 0 needs no certificate."""
+    pair that disagree and its opened secret."""
 
     case: _Frame
-    certificate: Certificate | None
     answers: Annotated[tuple[_Frame, ...], Meta(min_length=1, max_length=2)]
     opening: Opening | None = None
 
@@ -66,7 +62,6 @@ class BogusCase(Body, frozen=True, kw_only=True, tag=3):
     """A case that the relay signed and that its own record does not support."""
 
     case: _Frame
-    certificate: Certificate | None
 
 
 class DoubleCase(Body, frozen=True, kw_only=True, tag=4):
@@ -126,7 +121,7 @@ def verify_evidence(data: bytes, epoch: Epoch, *, cipher: PadCipher | None = Non
                 return _double(evidence, epoch)
             case TwoHistories():
                 return _two_histories(evidence, epoch)
-    except (SignatureError, FrameError, MembershipError, RecordError, AccusationError) as error:
+    except (SignatureError, FrameError, RecordError, AccusationError) as error:
         raise EvidenceError(f"the evidence does not hold: {error.message}") from None
     except BogusCaseError as error:
         raise EvidenceError(f"the case itself is bogus: {error.message}") from None
@@ -142,7 +137,7 @@ def _decode(data: bytes) -> Evidence:
 
 
 def _guilt(evidence: Guilt, epoch: Epoch, geometry: Geometry, cipher: PadCipher) -> Ruling:
-    case = _read(evidence.case, evidence.certificate, epoch, geometry)
+    case = read_case(evidence.case, epoch=epoch, geometry=geometry)
     answers = [read_statement(frame, case, epoch) for frame in evidence.answers]
     if evidence.opening is None:
         ruling = judge_statement(case, answers[0])
@@ -173,7 +168,7 @@ def _refuted(evidence: Refuted, epoch: Epoch, geometry: Geometry) -> Ruling:
 
 def _bogus(evidence: BogusCase, epoch: Epoch, geometry: Geometry) -> Ruling:
     try:
-        _read(evidence.case, evidence.certificate, epoch, geometry)
+        read_case(evidence.case, epoch=epoch, geometry=geometry)
     except BogusCaseError:
         return Ruling(culprit=RELAY, charge=Charge.BOGUS_CASE)
     raise EvidenceError("the case is sound")
@@ -207,17 +202,3 @@ def _two_histories(evidence: TwoHistories, epoch: Epoch) -> Ruling:
             epoch_id=epoch.epoch_id, round=evidence.round, link=link, signature=signature
         ).verify(epoch.roster.relay.verify_key)
     return Ruling(culprit=RELAY, charge=Charge.EQUIVOCATED)
-
-
-def _read(
-    frame: bytes, certificate: Certificate | None, epoch: Epoch, geometry: Geometry
-) -> OpenCase:
-    return read_case(
-        frame, epoch=epoch, geometry=geometry, membership=_membership(certificate, epoch)
-    )
-
-
-def _membership(certificate: Certificate | None, epoch: Epoch) -> Membership:
-    if certificate is None:
-        return epoch.membership
-    return check_certificate(certificate, epoch, epoch.membership)

@@ -8,6 +8,7 @@ from headtail_prifi.blame.accusation import Accusation
 from headtail_prifi.core.body import Body, Hash, Round, Signature, encode_body, split_signed
 from headtail_prifi.core.geometry import MAX_DOWN_BYTES, MAX_UPSTREAM_BYTES
 from headtail_prifi.core.header import HEADER_BYTES, Buffer, Header
+from headtail_prifi.core.membership import Certificate
 from headtail_prifi.core.seat import Role, Seat
 from headtail_prifi.crypto.group import POINT_BYTES
 from headtail_prifi.crypto.sigma import EQUALITY_BYTES
@@ -56,10 +57,12 @@ class Case(Body, frozen=True, kw_only=True):
 
     `votes` has the bit that each party's cipher holds there, by the relay's record: the clients of
     the membership in order, then the guards; `receipts`, in the same order, prove which cipher.
-    Numbers count from 1; a number, an accusation and a case belong to each other.
+    Numbers count from 1; a number, an accusation and a case belong to each other. The membership
+    of version 0, all clients, needs no certificate.
     """
 
     number: Number
+    certificate: Certificate | None
     claim: Claim
     votes: Bits
     receipts: Annotated[tuple[Receipt, ...], Meta(max_length=MAX_PARTIES)]

@@ -37,7 +37,6 @@ from headtail_prifi.core.errors import (
 from headtail_prifi.core.events import CaseOpened, EpochOver, Event, VerdictReached
 from headtail_prifi.core.geometry import Geometry
 from headtail_prifi.core.header import HEADER_BYTES, Buffer, Header, Kind, read_header, short_id
-from headtail_prifi.core.membership import Certificate
 from headtail_prifi.core.seat import RELAY, Role, Seat
 from headtail_prifi.crypto.cipher import PadCipher, PadStream
 from headtail_prifi.crypto.entropy import Entropy
@@ -80,8 +79,8 @@ _TABLE: Final[dict[WitnessState, dict[Kind, WitnessState]]] = {
 class Testimony(Protocol):
     """What its own side of the round loop can tell the witness."""
 
-    def membership(self, version: int) -> tuple[Membership, Certificate | None] | None:
-        """A membership of this epoch that is still remembered; version 0 has no certificate."""
+    def membership(self, version: int) -> Membership | None:
+        """A membership of this epoch that is still remembered."""
         ...
 
     def history(self, round_: int) -> HistoryStatement | None:
@@ -141,25 +140,21 @@ class Witness:
         if follows is None:
             raise UnexpectedFrameError(f"{header.kind.name} while {self.state}")
         if header.kind is Kind.CASE:
-            self._on_case(frame, header)
+            self._on_case(frame)
         elif header.kind is Kind.CONFLICT:
             self._on_conflict(frame)
         else:
             self._on_verdict(frame)
         self.state = WitnessState.ENDED if self._over else follows
 
-    def _on_case(self, frame: Buffer, header: Header) -> None:
-        known = self._testimony.membership(header.version)
-        if known is None:
-            raise FrameError(f"a case under membership {header.version}, which is not known here")
-        membership, certificate = known
+    def _on_case(self, frame: Buffer) -> None:
         try:
-            case = read_case(
-                frame, epoch=self._epoch, geometry=self._geometry, membership=membership
-            )
+            case = read_case(frame, epoch=self._epoch, geometry=self._geometry)
         except BogusCaseError:
-            self._convict(BogusCase(case=bytes(frame), certificate=certificate))
+            self._convict(BogusCase(case=bytes(frame)))
             return
+        if self._testimony.membership(case.membership.version) != case.membership:
+            raise FrameError("a case under a membership that is not known here")
         if self._repeats(case):
             return
         own = self._testimony.history(case.round)

@@ -13,11 +13,6 @@ class UnexpectedFrameError(PeerError):
     connection."""
 
 
-class MembershipError(PeerError):
-    """A membership was proposed or announced that this party must not accept: a second one for
-    one version, too few clients, a signature missing. The relay is faulty or hostile."""
-
-
 class RecordError(PeerError):
     """What is shown of a round is not what the relay signed, or belongs to another round."""
 

@@ -44,6 +44,8 @@ class Kind(IntEnum):
     MIXED = 17
     UNMASK = 18
     SHARES = 19
+    VOUCH = 20
+    VOUCHED = 21
 
 
 _KINDS: Final = frozenset(Kind)

@@ -16,6 +16,7 @@ from headtail_prifi.core.membership import Bitmap, Certificate
 
 MAX_DATA_ITEMS: Final = 256
 MAX_GRANT_ROUNDS: Final = 4096
+MAX_NACK_ROUNDS: Final = 64
 NOBODY: Final = 0xFFFF
 ECHO_BYTES: Final = 16
 
@@ -66,7 +67,7 @@ class Down(Body, frozen=True, kw_only=True):
 class Nack(Body, frozen=True, kw_only=True):
     """Client to relay: `count` downstream frames are missing from the header's round on."""
 
-    count: Annotated[int, Meta(ge=1, le=64)]
+    count: Annotated[int, Meta(ge=1, le=MAX_NACK_ROUNDS)]
 
 
 class Grant(Body, frozen=True, kw_only=True):

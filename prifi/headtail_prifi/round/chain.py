@@ -98,8 +98,8 @@ class Chain:
         return link
 
     def held(self) -> Buffer | None:
-        """The frame that comes next, if it was held back."""
-        return self._held.get(self.next_round)
+        """Hands out the frame that comes next, if it was held back."""
+        return self._held.pop(self.next_round, None)
 
     def link_of(self, round_: int) -> bytes | None:
         """The history after a round; None when it is too old or still to come."""

@@ -14,8 +14,8 @@ from typing import Final
 from headtail_prifi.blame.accusation import Accusation
 from headtail_prifi.blame.evidence import TwoHistories, encode_evidence
 from headtail_prifi.blame.judge import Charge
-from headtail_prifi.blame.messages import Vouched
-from headtail_prifi.blame.mixing import MixClient
+from headtail_prifi.blame.messages import Call, Vouched
+from headtail_prifi.blame.mixing import NOTHING, MixClient
 from headtail_prifi.blame.watch import Watch
 from headtail_prifi.blame.witness import Witness
 from headtail_prifi.core.body import Body, decode_body, frame_of, split_signed
@@ -38,23 +38,23 @@ from headtail_prifi.core.header import (
     read_header,
     short_id,
 )
-from headtail_prifi.core.membership import Certificate, check_certificate
-from headtail_prifi.core.messages import ECHO_BYTES, Down, Leave, Nack
+from headtail_prifi.core.membership import check_certificate
+from headtail_prifi.core.messages import ECHO_BYTES, MAX_NACK_ROUNDS, Down, Leave, Nack
 from headtail_prifi.core.seat import RELAY, client_seat
-from headtail_prifi.crypto.cipher import PadCipher, PadStream
+from headtail_prifi.crypto.cipher import PadCipher
 from headtail_prifi.crypto.entropy import Entropy
 from headtail_prifi.crypto.errors import SignatureError
 from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.round.cell import CellKind
 from headtail_prifi.round.chain import Chain, Offer
 from headtail_prifi.round.composer import Composer
-from headtail_prifi.round.history import HistoryStatement
 from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.options import ClientOptions, retained_rounds
 from headtail_prifi.round.outbound import Item, Outbound
 from headtail_prifi.round.pads import PadBank
 from headtail_prifi.round.schedule import decode_owners
 from headtail_prifi.round.segment import Segments
+from headtail_prifi.round.testimony import ClientTestimony
 from headtail_prifi.round.voucher import closes_window, window_start
 from headtail_prifi.setup.core import Outgoing
 from headtail_prifi.setup.epoch import ClientSecrets, Epoch
@@ -74,15 +74,15 @@ class _Milestone(StrEnum):
     STOPPED = "stopped"
 
 
-_ROUND_KINDS: Final = (Kind.DOWN, Kind.VOUCH, Kind.CALL, Kind.CASE, Kind.CONFLICT, Kind.VERDICT)
+_KINDS: Final = (Kind.DOWN, Kind.VOUCH, Kind.CALL, Kind.CASE, Kind.CONFLICT, Kind.VERDICT)
 _TABLE: Final[dict[ClientState, dict[Kind | _Milestone, ClientState]]] = {
     ClientState.SPEAKING: {
-        **dict.fromkeys(_ROUND_KINDS, ClientState.SPEAKING),
+        **dict.fromkeys(_KINDS, ClientState.SPEAKING),
         _Milestone.LAST_ROUND: ClientState.RETIRED,
         _Milestone.STOPPED: ClientState.ENDED,
     },
     ClientState.RETIRED: {
-        **dict.fromkeys(_ROUND_KINDS, ClientState.RETIRED),
+        **dict.fromkeys(_KINDS, ClientState.RETIRED),
         _Milestone.STOPPED: ClientState.ENDED,
     },
     ClientState.ENDED: {},
@@ -137,6 +137,7 @@ class ClientCore:
             chain=self._chain,
             entropy=entropy,
         )
+        self._sent: dict[int, bytes] = {}
         self._witness = Witness(
             seat=self._seat,
             epoch=epoch,
@@ -145,12 +146,14 @@ class ClientCore:
             exponent=secrets.exponent,
             cipher=cipher,
             entropy=entropy,
-            testimony=self,
+            testimony=ClientTestimony(
+                self._segments, self._chain, self._sent, self._geometry
+            ),
         )
+        self._accusation = NOTHING
         self._mix = MixClient(
             epoch=epoch, client=secrets.client, signing_key=signing_key, entropy=entropy
         )
-        self._sent: dict[int, bytes] = {}
         self._outbox: deque[Outgoing] = deque()
         self._events: deque[Event] = deque()
         self._unsettled: tuple[int, int, Down] | None = None
@@ -242,8 +245,206 @@ class ClientCore:
         if self._nack_at is not None and now >= self._nack_at:
             self._nack(now)
 
-    # -- what others ask of it ----------------------------------------------------------------
+    # -- rounds -------------------------------------------------------------------------------
 
-    def membership_of(self, version: int) -> tuple[Membership, Certificate | None] | None:
-        return self._segments.membership(version)
+    def _on_down(self, frame: Buffer, header: Header, now: float) -> None:
+        match self._chain.offer(header.round, frame):
+            case Offer.NEXT:
+                self._advance(frame, header)
+                while (held := self._chain.held()) is not None:
+                    self._settle()
+                    self._advance(held, read_header(held))
+            case Offer.REPEATED:
+                if header.round in self._sent:
+                    self._outbox.append(Outgoing(RELAY, self._sent[header.round]))
+            case Offer.DIFFERENT:
+                self._on_difference(frame, header)
+        if self._chain.missing is None:
+            self._nack_at = None
+        elif self._nack_at is None:
+            self._nack(now)
 
+    def _advance(self, frame: Buffer, header: Header) -> None:
+        if self.state is not ClientState.SPEAKING:
+            raise UnexpectedFrameError(f"round {header.round} while {self.state}")
+        signed, _ = split_signed(frame)
+        down = decode_body(Down, signed[HEADER_BYTES:])
+        self._check_shape(down)
+        membership = self._segments.current.membership
+        if down.certificate is not None:
+            membership = check_certificate(down.certificate, self._epoch, membership)
+        if header.version != membership.version:
+            raise FrameError(f"round {header.round} under membership {header.version}")
+        try:
+            link = self._chain.extend(frame)
+        except SignatureError as error:
+            self._stop(f"the relay broke its history: {error.message}")
+            return
+        if down.certificate is not None:
+            self._change(membership, header.round)
+        if self._secrets.client not in membership.clients:
+            self._read_reports(header.round, down)
+            self._stop("this client is in no further membership")
+            return
+        self._answer(header, down, link)
+
+    def _check_shape(self, down: Down) -> None:
+        geometry = self._geometry
+        if len(down.owners) != 2 * geometry.sub_slots:
+            raise FrameError(f"owners in {len(down.owners)} bytes")
+        if sum(map(len, down.data)) > geometry.down_bytes:
+            raise FrameError("more downstream data than the epoch allows")
+        for report in down.reports:
+            if (len(report.echoes), len(report.reservations)) != (
+                geometry.sub_slots * ECHO_BYTES,
+                geometry.reservation_lanes * LANE_BYTES,
+            ):
+                raise FrameError("a report of another geometry")
+
+    def _answer(self, opened: Header, down: Down, link: bytes) -> None:
+        round_ = opened.round
+        log = self._segments.current.log
+        header = Header(
+            Kind.UP,
+            VOUCHED if closes_window(round_) else 0,
+            self._secrets.client,
+            round_,
+            self._short_id,
+            opened.version,
+        )
+        frame, bit = self._composer.compose(
+            header, self._bank.take(round_), Lock(link), decode_owners(down.owners), self._permit
+        )
+        log.add(round_, memoryview(frame)[HEADER_BYTES:])
+        if header.flags:
+            frame += self._voucher(round_)
+        self._sent[round_] = frame
+        self._sent.pop(round_ - self._retain, None)
+        self._outbox.append(Outgoing(RELAY, frame))
+        self._unsettled = (round_, bit, down)
+        if down.retirement is not None and round_ >= down.retirement.last_round:
+            self.state = _TABLE[self.state][_Milestone.LAST_ROUND]
+
+    def _settle(self) -> None:
+        """All that an answer must not wait for."""
+        if self._unsettled is None:
+            return
+        round_, bit, down = self._unsettled
+        self._unsettled = None
+        self._outbound.settle(round_)
+        self._watch.reserved(round_, bit)
+        self._bank.prepare(round_)
+        self._read_reports(round_, down)
+        if down.certificate is not None:
+            self._outbound.abandon(round_)
+        if down.disclosure is not None:
+            version = self._segments.current.membership.version
+            self._accuse(self._watch.on_disclosure(round_, down.disclosure, version))
+        self._permit = self._entropy.bytes(1)[0] & 1 if self._watch.probing else 1
+        self._events.extend(DataReceived(round=round_, data=data) for data in down.data)
+        if self.state is ClientState.RETIRED and down.retirement is not None:
+            self._events.append(
+                EpochOver(reason="succeeded", successor=down.retirement.successor)
+            )
+
+    def _read_reports(self, round_: int, down: Down) -> None:
+        version = self._segments.current.membership.version
+        for report in down.reports:
+            arrived, spoilt = self._outbound.confirm(report)
+            self._events.extend(CellDelivered(id=item_id) for item_id in arrived)
+            for one in spoilt:
+                self._watch.spoilt(one)
+            self._accuse(
+                self._watch.on_reservations(round_, report.round, report.reservations, version)
+            )
+
+    def _accuse(self, accusation: Accusation | None) -> None:
+        if accusation is not None and not self._outbound.accusing:
+            self._accusation = accusation.pack()
+            self._outbound.add(CellKind.ACCUSATION, self._accusation)
+
+    def _change(self, membership: Membership, first_round: int) -> None:
+        self._watch.forget()
+        self._accusation = NOTHING
+        if self._secrets.client in membership.clients:
+            segment = self._segments.open(membership, first_round=first_round)
+            self._bank = PadBank(segment.streams, self._geometry, first_round)
+        self._events.append(MembershipChanged(membership=membership, first_round=first_round))
+
+    def _on_difference(self, frame: Buffer, header: Header) -> None:
+        other = self._chain.differing(header.round, frame)
+        if other is None:
+            raise FrameError(f"another frame of round {header.round}, not signed by the relay")
+        own = self._chain.statement(header.round)
+        if own is not None:
+            self._events.append(
+                VerdictReached(
+                    culprit=RELAY,
+                    slot=None,
+                    charge=Charge.EQUIVOCATED,
+                    evidence=encode_evidence(TwoHistories.of(own, other)),
+                )
+            )
+        self._stop("the relay signed two histories")
+
+    def _nack(self, now: float) -> None:
+        missing = self._chain.missing
+        if missing is None:
+            self._nack_at = None
+            return
+        first, count = missing
+        self._send(Kind.NACK, first, Nack(count=min(count, MAX_NACK_ROUNDS)))
+        self._nack_at = now + self._options.nack_s
+
+    # -- blame --------------------------------------------------------------------------------
+
+    def _on_vouch(self, header: Header) -> None:
+        try:
+            voucher = self._voucher(header.round)
+        except KeyError:
+            raise UnexpectedFrameError(f"asked to vouch for round {header.round}") from None
+        self._send(Kind.VOUCHED, header.round, Vouched(voucher=voucher))
+
+    def _voucher(self, round_: int) -> bytes:
+        log = self._segments.current.log
+        first = window_start(round_, log.first_round)
+        return log.sign(first, round_ - first + 1, self._signing_key)
+
+    def _on_call(self, frame: Buffer) -> None:
+        call = decode_body(Call, memoryview(frame)[HEADER_BYTES:])
+        submission = self._mix.on_call(call, self.membership, self._accusation)
+        self._outbox.append(Outgoing(RELAY, submission))
+
+    def _on_blame(self, frame: Buffer) -> None:
+        self._witness.receive(frame)
+        while self._witness.outbox:
+            self._outbox.append(Outgoing(RELAY, self._witness.outbox.popleft()))
+        while self._witness.events:
+            event = self._witness.events.popleft()
+            self._events.append(event)
+            if isinstance(event, EpochOver):
+                self.state = _TABLE[self.state][_Milestone.STOPPED]
+
+    # -- small parts --------------------------------------------------------------------------
+
+    def _follow(self, kind: Kind) -> ClientState:
+        follows = _TABLE[self.state].get(kind)
+        if follows is None:
+            raise UnexpectedFrameError(f"{kind.name} while {self.state}")
+        return follows
+
+    def _stop(self, reason: str) -> None:
+        self.state = _TABLE[self.state][_Milestone.STOPPED]
+        self._nack_at = None
+        self._events.append(EpochOver(reason=reason))
+
+    def _send(self, kind: Kind, round_: int, body: Body) -> None:
+        version = self._segments.current.membership.version
+        header = Header(kind, 0, self._secrets.client, round_, self._short_id, version)
+        self._outbox.append(Outgoing(RELAY, frame_of(header, body)))
+
+    def __repr__(self) -> str:
+        return (
+            f"ClientCore({self._seat}, {self.state}, next round {self._chain.next_round}, "
+            f"{self._outbound.stock} waiting, witness {self._witness.state})"
+        )

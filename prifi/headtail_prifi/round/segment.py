@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from headtail_prifi.core.membership import Certificate
 from headtail_prifi.core.seat import Seat
 from headtail_prifi.crypto.cipher import PadCipher, PadStream
 from headtail_prifi.round.options import retained_rounds
@@ -19,7 +18,6 @@ class Segment:
     """`streams` are the pairs' in the order of the other role, `log` has what this side sent."""
 
     membership: Membership
-    certificate: Certificate | None
     streams: tuple[PadStream, ...] = field(repr=False)
     log: CipherLog = field(repr=False)
 
@@ -40,16 +38,13 @@ class Segments:
         self._secrets = secrets
         self._cipher = cipher
         self._segments: dict[int, Segment] = {}
-        self.current = self.open(epoch.membership, None, first_round=0)
+        self.current = self.open(epoch.membership, first_round=0)
 
-    def open(
-        self, membership: Membership, certificate: Certificate | None, *, first_round: int
-    ) -> Segment:
+    def open(self, membership: Membership, *, first_round: int) -> Segment:
         """Begin with a membership that was checked."""
         keys = self._secrets.pad_keys(membership)
         self.current = Segment(
             membership=membership,
-            certificate=certificate,
             streams=tuple(self._cipher.stream(key) for key in keys),
             log=CipherLog(
                 epoch_id=self._epoch.epoch_id,
@@ -68,10 +63,10 @@ class Segments:
         """The segment of a membership that is still remembered."""
         return self._segments.get(version)
 
-    def membership(self, version: int) -> tuple[Membership, Certificate | None] | None:
-        """The membership of a version that is still remembered, and its certificate."""
+    def membership(self, version: int) -> Membership | None:
+        """The membership of a version that is still remembered."""
         segment = self._segments.get(version)
-        return None if segment is None else (segment.membership, segment.certificate)
+        return None if segment is None else segment.membership
 
     def streams(self, version: int) -> tuple[PadStream, ...]:
         """The pair streams of a remembered version; KeyError for another one."""

@@ -5,6 +5,7 @@ Needs a tar of COCO photos, which Headtail does not hold; without it the benchma
 
 import argparse
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from headtail_models import zoo
 from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.bundle.manifest import Measured
 from headtail_models.data.coco_photos import CocoPhotos
-from headtail_models.zoo.evaluation import PICTURE, Evaluation, Evaluator, Variant
+from headtail_models.zoo.evaluation import PICTURE, SHRUNK, Evaluation, Evaluator, Variant
 from headtail_models.zoo.records import Accuracy, encode
 
 HELP: Final = "accuracy and bytes at every cut, against sending pictures"
@@ -105,7 +106,7 @@ def _fill(report: Report, evaluation: Evaluation) -> None:
     report.figure("stored_bytes", evaluation.stored_bytes)
     report.figure("map_full", evaluation.full.map)
     for variant in evaluation.variants:
-        name = f"{variant.place}_{variant.codec}".lower().replace("+", "_").replace(" ", "_q")
+        name = re.sub(r"\W", "_", f"{variant.place}_{variant.codec}".lower())
         report.figure(f"map50_{name}", variant.precision.map50)
         report.figure(f"agreement_{name}", variant.agreement)
         report.figure(f"bytes_{name}", variant.mean_bytes)
@@ -137,7 +138,7 @@ def _record(bundle: Bundle, evaluation: Evaluation, split: str) -> Accuracy:
     full = evaluation.full.map50
     cuts: dict[str, tuple[Measured, ...]] = {}
     for variant in evaluation.variants:
-        if variant.place != PICTURE:
+        if variant.place not in (PICTURE, SHRUNK):
             measured = Measured(
                 codec=variant.codec,
                 value=round(variant.precision.map50, 4),
@@ -170,20 +171,12 @@ def _plot(evaluation: Evaluation, path: Path, title: str) -> None:
     for panel, (label, value, full) in zip(panels, measures, strict=True):
         panel.axhline(full, color="grey", linewidth=0.8, linestyle="--", label="full model")
         for series, marker, points in _series(evaluation):
-            ordered = sorted(points, key=lambda variant: variant.mean_bytes)
-            panel.plot(
-                [variant.mean_bytes for variant in ordered],
-                [value(variant) for variant in ordered],
-                marker,
-                label=series,
-                linewidth=0.8,
-                markersize=5,
-            )
-            for variant in points:
-                name = variant.place if variant.place != PICTURE else variant.codec.split()[1]
+            sizes, values = [v.mean_bytes for v in points], [value(v) for v in points]
+            panel.plot(sizes, values, marker, label=series, linewidth=0.8, markersize=5)
+            for variant, size, height in zip(points, sizes, values, strict=True):
                 panel.annotate(
-                    name,
-                    (variant.mean_bytes, value(variant)),
+                    variant.codec.split()[-1] if " " in variant.codec else variant.place,
+                    (size, height),
                     xytext=(0, 5),
                     textcoords="offset points",
                     fontsize=7,
@@ -208,11 +201,16 @@ def _agreement(variant: Variant) -> float:
 
 
 def _series(evaluation: Evaluation) -> Iterator[tuple[str, str, list[Variant]]]:
-    for codec, marker in (("q8+zstd", "s-"), ("q4+zstd", "o-")):
+    for codec, marker in (("q8+zstd", "s"), ("q4+zstd", "o")):
         yield f"cut, {codec}", marker, [v for v in evaluation.variants if v.codec == codec]
-    for codec, marker in (("jpeg", "^-"), ("webp", "d")):
-        chosen = [v for v in evaluation.variants if v.codec.startswith(codec)]
-        yield f"native picture, {codec}", marker, chosen
+    for place, codec, marker in (
+        (PICTURE, "jpeg", "^-"),
+        (PICTURE, "webp", "v"),
+        (SHRUNK, "jpeg", "^--"),
+        (SHRUNK, "webp", "d"),
+    ):
+        chosen = [v for v in evaluation.variants if v.place == place and v.codec.startswith(codec)]
+        yield f"{place}, {codec}", marker, chosen
 
 
 def _pyplot() -> Any:

@@ -46,11 +46,13 @@ def add(subparsers: "Subparsers") -> None:
         action="store_true",
         help="print a file with every key, its meaning and its default, and end",
     )
-    _add_settings(run)
+    add_settings(run)
     run.set_defaults(handler=_run, log_level="info")
 
 
-def _add_settings(run: argparse.ArgumentParser) -> None:
+def add_settings(run: argparse.ArgumentParser) -> None:
+    """Add the options that override settings of a device."""
+
     def setting(option: str, key: str, **how: Any) -> None:
         run.add_argument(option, dest=_SETTING + key, **how)
 
@@ -77,16 +79,20 @@ def _add_settings(run: argparse.ArgumentParser) -> None:
     setting("--name", "name", help="what the edge calls this device")
 
 
-def _run(args: argparse.Namespace) -> int:
-    if args.print_config:
-        print(config.example(DeviceConfig), end="")
-        return 0
-    settings = {
+def chosen_settings(args: argparse.Namespace) -> dict[str, object]:
+    """What the options of `add_settings` say, by key in `DeviceConfig`; None where nothing."""
+    return {
         key.removeprefix(_SETTING): value
         for key, value in vars(args).items()
         if key.startswith(_SETTING)
     }
-    chosen = config.load(DeviceConfig, args.config, settings)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.print_config:
+        print(config.example(DeviceConfig), end="")
+        return 0
+    chosen = config.load(DeviceConfig, args.config, chosen_settings(args))
     notifier = Notifier.from_environment()
     with StopSignal() as stop:
         summary = run_device(chosen, stop=stop.event, on_ready=notifier.ready)

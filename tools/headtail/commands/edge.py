@@ -1,6 +1,9 @@
 """`headtail edge`: the edge server."""
 
 import argparse
+import os
+import sys
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +48,11 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         "--print-config",
         action="store_true",
         help="print every setting with its default, as a file to begin with, and exit",
+    )
+    parser.add_argument(
+        "--stop-on-eof",
+        action="store_true",
+        help="stop when standard input ends, as it does when the parent process dies",
     )
     parser.add_argument("--bind", metavar="ENDPOINT", help="such as tcp://127.0.0.1:5557")
     parser.add_argument("--name", help="what devices see this edge as")
@@ -104,5 +112,13 @@ def _serve(args: argparse.Namespace) -> int:
     from headtail_edge.daemon import serve
 
     with StopSignal() as stop:
+        if args.stop_on_eof:
+            threading.Thread(target=_wait_for_eof, args=(stop.event,), daemon=True).start()
         serve(settings, stop=stop.event)
     return 0
+
+
+def _wait_for_eof(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    stop.set()

@@ -1,0 +1,59 @@
+"""What the round loop of a client or a guard tells its witness in blame."""
+
+from collections.abc import Mapping
+
+from headtail_prifi.core.geometry import Geometry
+from headtail_prifi.core.header import HEADER_BYTES
+from headtail_prifi.crypto.cipher import PadStream
+from headtail_prifi.round.chain import Chain
+from headtail_prifi.round.history import HistoryStatement
+from headtail_prifi.round.pads import combined
+from headtail_prifi.round.segment import Segments
+from headtail_prifi.setup.roster import Membership
+
+
+class ClientTestimony:
+    """From the frames that the client sent and the history that it saw."""
+
+    def __init__(
+        self, segments: Segments, chain: Chain, sent: Mapping[int, bytes], geometry: Geometry
+    ) -> None:
+        self._segments = segments
+        self._chain = chain
+        self._sent = sent
+        self._geometry = geometry
+
+    def membership(self, version: int) -> Membership | None:
+        return self._segments.membership(version)
+
+    def history(self, round_: int) -> HistoryStatement | None:
+        return self._chain.statement(round_)
+
+    def streams(self, version: int) -> tuple[PadStream, ...]:
+        return self._segments.streams(version)
+
+    def cipher(self, version: int, round_: int) -> bytes | None:
+        frame = self._sent.get(round_)
+        if frame is None:
+            return None
+        return frame[HEADER_BYTES : HEADER_BYTES + self._geometry.upstream_bytes]
+
+
+class GuardTestimony:
+    """From the streams alone: a guard knows no history and can repeat every cipher."""
+
+    def __init__(self, segments: Segments, geometry: Geometry) -> None:
+        self._segments = segments
+        self._geometry = geometry
+
+    def membership(self, version: int) -> Membership | None:
+        return self._segments.membership(version)
+
+    def history(self, round_: int) -> HistoryStatement | None:
+        return None
+
+    def streams(self, version: int) -> tuple[PadStream, ...]:
+        return self._segments.streams(version)
+
+    def cipher(self, version: int, round_: int) -> bytes | None:
+        return combined(self.streams(version), self._geometry, round_, 1).tobytes()

@@ -1,0 +1,74 @@
+"""An edge's settings: their defaults, and what is refused before anything starts."""
+
+import threading
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from headtail_edge.config import EdgeConfig
+from headtail_edge.daemon import HalfSecuredError, NothingToServeError, serve
+from headtail_fabric import config
+from headtail_fabric.config import BadValueError, UnknownKeyError
+from headtail_fabric.zap import ExposedEndpointError
+
+
+def test_the_example_is_the_defaults() -> None:
+    assert config.parse(EdgeConfig, config.example(EdgeConfig), source="example") == EdgeConfig()
+
+
+def test_a_file_and_flags_make_one_value(tmp_path: Path) -> None:
+    file = tmp_path / "edge.toml"
+    file.write_text(
+        'bundles = ["a", "b"]\nkey = "edge.key"\nworkers = 3\n[push]\naccept_from = "operators"\n'
+    )
+    settings = config.load(EdgeConfig, file, {"workers": 4, "push.max_bundles": 2, "bind": None})
+    assert settings.bundles == ("a", "b")
+    assert settings.key == tmp_path / "edge.key"
+    assert settings.workers == 4
+    assert (settings.push.accept_from, settings.push.max_bundles) == ("operators", 2)
+    assert settings.bind == EdgeConfig().bind
+
+
+@pytest.mark.parametrize(
+    "wrong", ["workers = 0", "max_batch = 1000", "max_wait_ms = -1", '[push]\naccept_from = "all"']
+)
+def test_values_have_limits(wrong: str) -> None:
+    with pytest.raises(BadValueError):
+        config.parse(EdgeConfig, wrong, source="test")
+
+
+def test_an_unknown_key_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownKeyError, match="queue_limit"):
+        config.parse(EdgeConfig, "que_limit = 3", source="test")
+
+
+def start(settings: EdgeConfig) -> None:
+    stop = threading.Event()
+    stop.set()
+    serve(settings, stop=stop, out=StringIO())
+
+
+def test_an_edge_without_bundles_says_so() -> None:
+    with pytest.raises(NothingToServeError) as caught:
+        start(EdgeConfig())
+    assert "--bundle" in caught.value.advice
+
+
+@pytest.mark.parametrize("alone", ["key", "allow_list"])
+def test_key_and_allow_list_go_together(alone: str, tmp_path: Path) -> None:
+    settings = config.load(EdgeConfig, None, {"bundles": ["x"], alone: tmp_path / "x"})
+    with pytest.raises(HalfSecuredError, match=f"{alone} is given alone"):
+        start(settings)
+
+
+def test_operators_need_a_list_that_says_who_they_are() -> None:
+    settings = config.load(EdgeConfig, None, {"push.accept_from": "operators"})
+    with pytest.raises(HalfSecuredError, match="operators"):
+        start(settings)
+
+
+def test_without_an_allow_list_it_binds_to_this_machine_only() -> None:
+    settings = config.load(EdgeConfig, None, {"bundles": ["x"], "bind": "tcp://0.0.0.0:0"})
+    with pytest.raises(ExposedEndpointError):
+        start(settings)
