@@ -1,25 +1,19 @@
 """Everything a device can be told, each default in this one place."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from headtail_device.placement import Mode
-from headtail_device.runner import Late
-from headtail_device.source import Pace
-from headtail_models.bundle.manifest import INPUT
-
+Mode = Literal["edge", "local"]
+Pace = Literal["fast", "realtime"]
+Late = Literal["answer", "expire"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class EdgeConfig(_Table, frozen=True, kw_only=True):
+class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The way to the edge."""
 
     endpoint: Annotated[
@@ -52,7 +46,7 @@ class EdgeConfig(_Table, frozen=True, kw_only=True):
     ] = 4
 
 
-class WayConfig(_Table, frozen=True, kw_only=True):
+class WayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What crosses to the edge."""
 
     cut: Annotated[
@@ -74,7 +68,7 @@ class WayConfig(_Table, frozen=True, kw_only=True):
     quality: Annotated[int, Meta(ge=1, le=100, description="Of jpeg and webp.")] = 75
 
 
-class OutputConfig(_Table, frozen=True, kw_only=True):
+class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where finished frames go. A file that is there is written over."""
 
     json: Annotated[
@@ -88,14 +82,7 @@ class OutputConfig(_Table, frozen=True, kw_only=True):
     ] = None
 
 
-class MetricsConfig(_Table, frozen=True, kw_only=True):
-    """Prometheus metrics."""
-
-    port: Annotated[Port | None, Meta(description="Where they are served; none if not set.")] = None
-    host: Annotated[str, Meta(description="The address to bind to.")] = "127.0.0.1"
-
-
-class DeviceConfig(_Table, frozen=True, kw_only=True):
+class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A device: where its frames come from, where they are computed, where the answers go."""
 
     source: Annotated[
@@ -155,17 +142,18 @@ class DeviceConfig(_Table, frozen=True, kw_only=True):
         bool,
         Meta(description="Also count what the frames would weigh as JPEG of quality 75."),
     ] = False
+    metrics_port: Annotated[
+        Port | None, Meta(description="Where Prometheus finds measurements, if set.")
+    ] = None
+    metrics_host: Annotated[str, Meta(description="The address of that port.")] = "127.0.0.1"
     edge: EdgeConfig = EdgeConfig()
     way: WayConfig = WayConfig()
     output: OutputConfig = OutputConfig()
-    metrics: MetricsConfig = MetricsConfig()
 
     def __post_init__(self) -> None:
         if self.mode == "edge" and not self.edge.endpoint:
             raise ValueError("mode is edge, but edge.endpoint is not set")
         if bool(self.edge.server_key) != (self.edge.key is not None):
             raise ValueError("edge.server_key and edge.key belong together: set both or neither")
-        if self.way.cut == INPUT and self.way.codec not in ("", "jpeg", "webp"):
-            raise ValueError("way.codec must be jpeg or webp where way.cut is input")
         if not self.source or not self.bundle:
             raise ValueError("source and bundle must not be empty")

@@ -92,7 +92,7 @@ class Device:
         self._opened.callback(self._source.close)
         self._board = open_board(config.output, rate_hz=self._source.rate_hz, clock=clock)
         self._opened.callback(self._board.close)
-        metrics = serve(port=config.metrics.port, host=config.metrics.host)
+        metrics = serve(port=config.metrics_port, host=config.metrics_host)
         self._opened.callback(metrics.close)
         self._meter = DeviceMeter(metrics)
         self._port: ClientPort = NoEdge()

@@ -1,7 +1,7 @@
 """Where a frame is computed: a pure decision over plain data."""
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 from headtail_fabric.link import LinkEstimate
 from headtail_fabric.wire import Hints
@@ -81,9 +81,6 @@ class LocalPolicy:
 
     def place(self, seen: Observation) -> Placement:
         return Local(degraded=False)
-
-
-Mode = Literal["edge", "local"]
 
 
 def remote_for(manifest: Manifest, *, cut: str, codec: str, quality: int) -> Remote:

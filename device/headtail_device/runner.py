@@ -14,8 +14,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, assert_never
+from typing import Final, assert_never
 
+from headtail_device.config import Late
 from headtail_device.delivery import Checkout
 from headtail_device.edge_state import EdgeState
 from headtail_device.head import Encoded, Head
@@ -39,7 +40,7 @@ from headtail_fabric.peer.events import (
     Refused,
 )
 from headtail_fabric.peer.ports import ClientPort
-from headtail_fabric.wire import Hints
+from headtail_fabric.wire import Hints, WireError
 from headtail_models.task import Answer
 
 log = logging.getLogger(__name__)
@@ -49,15 +50,13 @@ _ANSWERED_HERE: Final = (
     "the bundle, and that its address and keys are right"
 )
 
-Late = Literal["answer", "expire"]
-"""What becomes of a frame whose deadline has passed: a file wants every frame answered, a live
-camera only what is still news."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSettings:
-    """`max_in_flight` bounds what is asked of the edge at once, besides the edge's own window;
-    `patience_s` is how long the first frame waits for the edge before it is computed here."""
+    """`late` says what becomes of a frame whose deadline has passed: a file wants every frame
+    answered, a live camera only what is still news. `max_in_flight` bounds what is asked of the
+    edge at once, besides the edge's own window; `patience_s` is how long the first frame waits
+    for the edge before it is computed here."""
 
     late: Late
     max_in_flight: int
@@ -233,15 +232,14 @@ class Runner:
             link=self._port.estimate(),
         )
         placement = self._policy.place(seen)
-        if isinstance(placement, Local):
-            outcome = Outcome.DEGRADED if placement.degraded else Outcome.LOCAL
-            reason = ""
-            if placement.degraded:
-                reason = "the edge can't be used now"
-                self._tell_once("degraded", _ANSWERED_HERE, edge=repr(self._edge))
-            self._owed.append(_Owed(frame=frame, outcome=outcome, reason=reason, spent_s=0.0))
-        else:
+        if not isinstance(placement, Local):
             self._send(frame, placement)
+        elif placement.degraded:
+            if not seen.edge_ready:
+                self._tell_once("degraded", _ANSWERED_HERE, edge=repr(self._edge))
+            self._owe(frame, _why_not(seen))
+        else:
+            self._owed.append(_Owed(frame=frame, outcome=Outcome.LOCAL, reason="", spent_s=0.0))
 
     def _send(self, frame: Frame, way: Remote) -> None:
         try:
@@ -265,6 +263,10 @@ class Runner:
         except WindowFullError:
             # The connection broke, or the edge shrank its window, while the head ran.
             self._owe(frame, "the connection broke", spent_s=encoded.head_s)
+            return
+        except WireError as error:
+            self._tell_once(type(error), "a frame can't be sent", error=error)
+            self._owe(frame, f"it can't be sent: {error}", spent_s=encoded.head_s)
             return
         self._in_flight[request_id] = _InFlight(frame=frame, way=way, encoded=encoded)
 
@@ -375,3 +377,12 @@ class Runner:
             reason=reason,
         )
         self._checkout.leave(record, frame.data)
+
+
+def _why_not(seen: Observation) -> str:
+    """Why a frame did not go to the edge."""
+    if not seen.edge_ready:
+        return "the edge can't be used now"
+    if seen.remaining_s <= 0:
+        return "its deadline passed before its turn"
+    return "the edge was too busy"

@@ -72,7 +72,7 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     max_batch: Annotated[
         int, Meta(ge=1, le=256, description="Requests computed together at most.")
-    ] = 8
+    ] = 4
     max_wait_ms: Annotated[
         float,
         Meta(

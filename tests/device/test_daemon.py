@@ -10,13 +10,12 @@ import pytest
 
 from device_doubles import EchoPort, ScriptedCapture, damage, tiny_bundle, write_video
 from headtail_device import daemon
-from headtail_device.config import DeviceConfig
+from headtail_device.config import DeviceConfig, Pace
 from headtail_device.daemon import run_device
 from headtail_device.ledger import Outcome
 from headtail_device.loop import EdgeRequiredError
 from headtail_device.opening import Connect
 from headtail_device.sink import SinkError
-from headtail_device.source import Pace
 from headtail_device.source.camera import CameraSource
 from headtail_device.source.errors import EmptySourceError, NoSuchSourceError
 from headtail_device.summary import Progress, RunSummary

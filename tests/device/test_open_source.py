@@ -7,7 +7,8 @@ import cv2
 import pytest
 
 from device_doubles import picture, write_video
-from headtail_device.source import Pace, open_source
+from headtail_device.config import Pace
+from headtail_device.source import open_source
 from headtail_device.source.errors import CameraError, NoSuchSourceError
 from headtail_device.source.pictures import PictureFolderSource
 from headtail_device.source.video import VideoSource

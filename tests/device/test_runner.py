@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device_doubles import BY_DEVICE, BY_EDGE, DIGEST, Bench, frame
+from headtail_device.config import Late
 from headtail_device.ledger import Outcome
 from headtail_device.placement import LocalPolicy
 from headtail_device.record import FrameRecord
-from headtail_device.runner import Late
 from headtail_device.source import Dropped, Unreadable
 from headtail_fabric.codec import CodecError
 from headtail_fabric.errors import HeadtailError, ResourceError
 from headtail_fabric.peer.events import Answered, Disconnected
-from headtail_fabric.wire import ErrorCode, Hints, Timings
+from headtail_fabric.wire import DType, ErrorCode, Hints, TensorInfo, Timings
 
 
 def connected(bench: Bench) -> Bench:
@@ -177,6 +177,14 @@ def test_a_live_frame_that_is_old_already_is_not_computed() -> None:
     assert not bench.runner.has_work
 
 
+def test_a_files_frame_that_is_old_already_is_answered_here() -> None:
+    bench = connected(Bench(late="answer"))
+    bench.runner.on_item(frame(0, captured_at=90.0, deadline_s=1.0))
+    bench.work_off()
+    assert bench.outcomes == [Outcome.DEGRADED]
+    assert only(bench).reason == "its deadline passed before its turn"
+
+
 def test_a_head_that_takes_too_long_is_not_sent() -> None:
     bench = connected(Bench())
     bench.head.head_s = 2.0
@@ -196,6 +204,27 @@ def test_a_link_that_breaks_while_the_head_runs_costs_no_frame() -> None:
     assert only(bench).reason == "the connection broke"
 
 
+def test_a_picture_that_is_too_large_for_the_wire_is_answered_here() -> None:
+    bench = connected(Bench())
+    bench.head.tensor = TensorInfo(
+        name="input", dtype=DType.UINT8, shape=(1, 9000, 9000, 3), codec="jpeg"
+    )
+    bench.feed(0)
+    bench.work_off()
+    assert bench.outcomes == [Outcome.DEGRADED]
+    assert "too large" in only(bench).reason
+    assert bench.runner.edge.ready
+
+
+def test_a_frame_that_ran_late_before_its_turn_goes_nowhere() -> None:
+    bench = Bench(late="expire", policy=LocalPolicy(), patience_s=0.0)
+    bench.feed(0, deadline_s=0.5)
+    bench.clock.advance(0.6)
+    bench.work_off()
+    assert bench.outcomes == [Outcome.EXPIRED]
+    assert only(bench).reason == "the deadline passed"
+
+
 def test_a_busy_edge_is_left_alone_for_as_long_as_it_asked() -> None:
     bench = connected(Bench())
     bench.feed(0, deadline_s=0.5)
@@ -205,6 +234,7 @@ def test_a_busy_edge_is_left_alone_for_as_long_as_it_asked() -> None:
     bench.feed(1)
     bench.work_off()
     assert bench.outcomes == [Outcome.DEGRADED, Outcome.DEGRADED]
+    assert bench.finished[1].record.reason == "the edge was too busy"
     bench.pass_time(3.1)
     bench.feed(2)
     bench.respond()

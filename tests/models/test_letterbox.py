@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtail_models.vision.geometry import Geometry
-from headtail_models.vision.prepare import centre_crop, letterbox
+from headtail_models.vision.prepare import Picture, centre_crop, letterbox
 
 SIDES = st.integers(1, 5000)
 
@@ -18,7 +18,8 @@ def test_a_wide_picture_lies_in_the_middle() -> None:
     picture = np.zeros((480, 640, 3), dtype=np.uint8)
     picture[:] = (10, 20, 30)
     tensor = letterbox(picture, geometry, fill=127)
-    assert (tensor.shape, tensor.dtype) == ((1, 3, 416, 416), np.float32)
+    assert tensor.shape == (1, 3, 416, 416)
+    assert tensor.dtype == np.float32
     np.testing.assert_allclose(tensor[0, :, 51, 0], [127 / 255] * 3, rtol=1e-6)
     # BGR in, RGB out.
     np.testing.assert_allclose(tensor[0, :, 52, 0], np.array([30, 20, 10]) / 255, rtol=1e-6)
@@ -94,7 +95,7 @@ def test_boxes_of_a_crop_come_back() -> None:
         np.zeros((0, 4, 3), dtype=np.uint8),
     ],
 )
-def test_what_is_no_picture_is_refused(picture: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_what_is_no_picture_is_refused(picture: Picture) -> None:
     geometry = Geometry.letterbox(4, 4, to_height=8, to_width=8)
     with pytest.raises(ValueError, match="picture"):
         letterbox(picture, geometry, fill=0)

@@ -109,6 +109,11 @@ def test_agreement_with_itself() -> None:
     assert agreement([_found()], [rows]) == 0.0
 
 
+def test_agreement_with_itself_however_much_there_is() -> None:
+    rows = _found(*(([20 * i, 0, 20 * i + 10, 10], 0.5, 0) for i in range(MAX_DETECTIONS + 20)))
+    assert agreement([rows], [rows]) == 1.0
+
+
 def test_agreement_pools_the_classes() -> None:
     reference = _found((BOX, 0.9, 0), (FAR, 0.8, 1))
     # The surest is of a class that is not there: precision 1/2 and 2/3.

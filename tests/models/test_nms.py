@@ -1,16 +1,18 @@
 """Suppression within a class, against the plainest possible loop."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headtail_models.vision.boxes import areas, iou
-from headtail_models.vision.nms import suppress
+from headtail_models.vision.nms import MAX_CANDIDATES, suppress
 
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
-def _rows(*rows: list[float]) -> Rows:
+def _rows(*rows: Sequence[float] | Rows) -> Rows:
     return np.array(rows, dtype=np.float32).reshape(-1, 6)
 
 
@@ -38,6 +40,14 @@ def test_equal_scores_keep_their_order_and_the_limit_holds() -> None:
     np.testing.assert_array_equal(kept, rows[:4])
 
 
+def test_what_a_forged_tensor_costs_is_bounded() -> None:
+    rows = np.zeros((MAX_CANDIDATES + 1000, 6), dtype=np.float32)
+    rows[:, 0] = 20 * np.arange(len(rows))
+    rows[:, 2:4] = rows[:, 0:2] + 10
+    rows[:, 4] = 0.5
+    assert len(suppress(rows, max_iou=0.5, limit=len(rows))) == MAX_CANDIDATES
+
+
 def test_nothing_in_nothing_out() -> None:
     assert suppress(_rows(), max_iou=0.5, limit=4).shape == (0, 6)
 
@@ -45,7 +55,8 @@ def test_nothing_in_nothing_out() -> None:
 def test_overlaps_by_hand() -> None:
     one = np.array([[0, 0, 10, 10], [5, 5, 5, 5]], dtype=np.float32)
     other = np.array([[5, 0, 15, 10], [0, 0, 10, 10], [9, 9, 1, 1]], dtype=np.float32)
-    np.testing.assert_allclose(iou(one, other), [[1 / 3, 1, 0], [0, 0, 0]], rtol=1e-6)
+    expected = np.array([[1 / 3, 1, 0], [0, 0, 0]])
+    np.testing.assert_allclose(iou(one, other), expected, rtol=1e-6)
     np.testing.assert_array_equal(areas(other), [100, 100, 0])
 
 

@@ -61,7 +61,8 @@ def _geometry(height: int = 64, width: int = 128) -> Geometry:
 
 def test_a_picture_becomes_the_network_s_input() -> None:
     tensor, geometry = task_for(_manifest()).prepare(np.zeros((64, 128, 3), dtype=np.uint8))
-    assert (tensor.shape, tensor.dtype) == ((1, 3, 64, 64), np.float32)
+    assert tensor.shape == (1, 3, 64, 64)
+    assert tensor.dtype == np.float32
     assert geometry == _geometry()
 
 

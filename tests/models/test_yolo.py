@@ -58,7 +58,8 @@ def test_scales_are_put_together() -> None:
 
 def test_nothing_found() -> None:
     rows = decode([_map()], [SCALE], classes=CLASSES, threshold=0.25)
-    assert (rows.shape, rows.dtype) == ((0, 6), np.float32)
+    assert rows.shape == (0, 6)
+    assert rows.dtype == np.float32
     assert decode([], [], classes=CLASSES, threshold=0.25).shape == (0, 6)
 
 

@@ -4,72 +4,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 import tiny_darknet
 from headtail_models import zoo
-from headtail_models.bundle import open_bundle, write_bundle
-from headtail_models.bundle.manifest import DetectTask, Measured, QuantiserTable
+from headtail_models.bundle import Bundle, open_bundle
+from headtail_models.bundle.manifest import DetectTask, QuantiserTable
 from headtail_models.task import task_for
 from headtail_models.zoo import records, yolov3_tiny
-from headtail_models.zoo.calibrate import Trunk, calibrate
-from headtail_models.zoo.darknet import Network, Yolo
+from headtail_models.zoo.calibrate import Trunk
+from headtail_models.zoo.darknet import Yolo, read_network
 from headtail_models.zoo.errors import UnknownModelError
-from headtail_models.zoo.records import Accuracy, Calibration
+from headtail_models.zoo.records import Calibration
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
-    """Stand-ins for the asset's files."""
-    contents = {
-        "yolov3-tiny.cfg": tiny_darknet.CFG.encode(),
-        "yolov3-tiny.weights": tiny_darknet.weights(),
-        "coco.names": b"cat\ndog\n\n",
-    }
-    (tmp_path / "asset").mkdir()
-    for name, content in contents.items():
-        (tmp_path / "asset" / name).write_bytes(content)
-    return {name: tmp_path / "asset" / name for name in contents}
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return open_bundle(tiny_darknet.build(tmp_path_factory.mktemp("build")))
 
 
-def _tables(network: Network, folder: Path) -> Calibration:
-    folder.mkdir()
-    random = np.random.default_rng(3)
-    pictures = [random.integers(0, 256, (24, 40, 3), dtype=np.uint8) for _ in range(3)]
-    cuts = calibrate(Trunk.of(network, folder), pictures, fill=127)
-    return Calibration(network="tiny", photos="noise", cuts=cuts)
-
-
-def _accuracy() -> Accuracy:
-    measured = Measured(codec="q8", value=0.5, drop=0.1, mean_bytes=100)
-    return Accuracy(
-        network="tiny", metric="mAP50", split="none", full_value=0.6, cuts={"L2": (measured,)}
-    )
-
-
-def _build(files: dict[str, Path], folder: Path) -> Path:
-    """A bundle of the small network by the recipe, its default cut one that it has."""
-    network = yolov3_tiny.read(files)
-    (folder / "stages").mkdir(parents=True)
-    manifest = yolov3_tiny.write(
-        network,
-        yolov3_tiny.labels(files),
-        folder / "stages",
-        calibration=_tables(network, folder / "trunk"),
-        accuracy=_accuracy(),
-    )
-    manifest = replace(manifest, default_cut="L3")
-    return write_bundle(folder / "stages", manifest, folder / "bundle")
-
-
-def test_the_fine_map_gets_the_anchors_it_was_trained_with(files: dict[str, Path]) -> None:
-    last = yolov3_tiny.read(files).layers[-1]
+def test_the_fine_map_gets_the_anchors_it_was_trained_with(tmp_path: Path) -> None:
+    last = yolov3_tiny.read(tiny_darknet.asset_files(tmp_path / "asset")).layers[-1]
     assert isinstance(last, Yolo)
     assert last.mask == (1, 2, 3)
 
 
-def test_the_bundle_is_complete(files: dict[str, Path], tmp_path: Path) -> None:
-    bundle = open_bundle(_build(files, tmp_path / "build"))
+def test_the_bundle_is_complete(bundle: Bundle) -> None:
     manifest = bundle.manifest
     assert [cut.name for cut in manifest.cuts] == [f"L{layer}" for layer in tiny_darknet.CUTS]
     assert manifest.labels == tiny_darknet.LABELS
@@ -78,7 +37,7 @@ def test_the_bundle_is_complete(files: dict[str, Path], tmp_path: Path) -> None:
         ("stride8", 8),
         ("stride4", 4),
     ]
-    assert manifest.cuts[2].measured == _accuracy().cuts["L2"]
+    assert manifest.cuts[2].measured == tiny_darknet.ACCURACY.cuts["L2"]
     assert (manifest.metric, manifest.metric_split, manifest.full_value) == ("mAP50", "none", 0.6)
     for cut in manifest.cuts:
         assert set(cut.quantisers) == {"q8", "q4"}
@@ -87,8 +46,7 @@ def test_the_bundle_is_complete(files: dict[str, Path], tmp_path: Path) -> None:
         bundle.open_stage(cut.tail)
 
 
-def test_a_picture_goes_through_head_and_tail(files: dict[str, Path], tmp_path: Path) -> None:
-    bundle = open_bundle(_build(files, tmp_path / "build"))
+def test_a_picture_goes_through_head_and_tail(bundle: Bundle) -> None:
     task = task_for(bundle.manifest)
     picture = np.random.default_rng(0).integers(0, 256, (30, 60, 3), dtype=np.uint8)
     image, geometry = task.prepare(picture)
@@ -99,15 +57,12 @@ def test_a_picture_goes_through_head_and_tail(files: dict[str, Path], tmp_path: 
     assert task.answer(split, geometry).to_json()["task"] == "detect"
 
 
-def test_each_build_has_the_same_digest(files: dict[str, Path], tmp_path: Path) -> None:
-    first, second = (open_bundle(_build(files, tmp_path / name)) for name in ("one", "two"))
-    assert first.digest == second.digest
+def test_each_build_has_the_same_digest(bundle: Bundle, tmp_path: Path) -> None:
+    assert open_bundle(tiny_darknet.build(tmp_path)).digest == bundle.digest
 
 
-def test_only_the_part_that_the_picture_covers_is_calibrated(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
-    trunk = Trunk.of(yolov3_tiny.read(files), tmp_path)
+def test_only_the_part_that_the_picture_covers_is_calibrated(tmp_path: Path) -> None:
+    trunk = Trunk.of(read_network(tiny_darknet.CFG, tiny_darknet.weights()), tmp_path)
     wide = np.zeros((20, 40, 3), dtype=np.uint8)
     shapes = {cut: tensor.shape for cut, tensor in trunk.tensors(wide, fill=127).items()}
     assert shapes == {

@@ -9,11 +9,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from headtail_device.config import Late
 from headtail_device.delivery import Checkout, Finished
 from headtail_device.head import Encoded
 from headtail_device.ledger import Ledger, Outcome
 from headtail_device.placement import FixedPolicy, Policy, Remote, Split
-from headtail_device.runner import Late, Runner, RunnerSettings
+from headtail_device.runner import Runner, RunnerSettings
 from headtail_device.source.frame import Frame
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.codec.base import Array
@@ -86,6 +87,7 @@ class FakeHead:
         self._clock = clock
         self.head_s = head_s
         self.whole_s = whole_s
+        self.tensor = TENSOR
         self.encode_error: HeadtailError | ValueError | None = None
         self.whole_error: HeadtailError | ValueError | None = None
         self.decode_error: HeadtailError | None = None
@@ -97,7 +99,7 @@ class FakeHead:
         if self.encode_error is not None:
             raise self.encode_error
         return Encoded(
-            tensors=(TENSOR,),
+            tensors=(self.tensor,),
             payloads=(bytes([picture[0, 0, 0]]),),
             geometry=GEOMETRY,
             prepare_s=0.0,

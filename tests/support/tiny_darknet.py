@@ -1,11 +1,18 @@
 """A detector in Darknet's format that is small enough to compute by hand, and the computing."""
 
 import struct
+from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from headtail_models.bundle import write_bundle
+from headtail_models.bundle.manifest import Measured
+from headtail_models.zoo import yolov3_tiny
+from headtail_models.zoo.calibrate import Trunk, calibrate
 from headtail_models.zoo.darknet import Convolution, MaxPool, Network, Route, Upsample, Yolo
+from headtail_models.zoo.records import Accuracy, Calibration
 
 LABELS = ("cat", "dog")
 CFG = """
@@ -108,6 +115,14 @@ _CONVOLUTIONS = (
 )
 """Filters, input channels, size, batch normalisation."""
 
+ACCURACY = Accuracy(
+    network="tiny",
+    metric="mAP50",
+    split="none",
+    full_value=0.6,
+    cuts={"L2": (Measured(codec="q8", value=0.5, drop=0.1, mean_bytes=100),)},
+)
+
 Floats = NDArray[np.float32]
 
 
@@ -129,6 +144,39 @@ def floats(seed: int = 0) -> Floats:
         fan_in = channels * size * size
         parts.append(source.normal(0, (2 / fan_in) ** 0.5, filters * fan_in))
     return np.concatenate(parts).astype("<f4")
+
+
+def asset_files(folder: Path) -> dict[str, Path]:
+    """Stand-ins for the files of the asset `yolov3-tiny`, written into `folder`."""
+    contents = {
+        "yolov3-tiny.cfg": CFG.encode(),
+        "yolov3-tiny.weights": weights(),
+        "coco.names": "\n".join([*LABELS, "", ""]).encode(),
+    }
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return {name: folder / name for name in contents}
+
+
+def build(folder: Path) -> Path:
+    """A bundle of the small network by the built-in recipe; L2 has a measured accuracy."""
+    files = asset_files(folder / "asset")
+    network = yolov3_tiny.read(files)
+    for name in ("trunk", "stages"):
+        (folder / name).mkdir()
+    random = np.random.default_rng(3)
+    pictures = [random.integers(0, 256, (24, 40, 3), dtype=np.uint8) for _ in range(3)]
+    cuts = calibrate(Trunk.of(network, folder / "trunk"), pictures, fill=127)
+    manifest = yolov3_tiny.write(
+        network,
+        yolov3_tiny.labels(files),
+        folder / "stages",
+        calibration=Calibration(network="tiny", photos="noise", cuts=cuts),
+        accuracy=ACCURACY,
+    )
+    # The recipe's default is a cut that this network does not have.
+    return write_bundle(folder / "stages", replace(manifest, default_cut="L3"), folder / "bundle")
 
 
 def run(network: Network, image: Floats) -> dict[int, Floats]:

@@ -1,6 +1,7 @@
 """The flags of `headtail edge` and what they become."""
 
 import argparse
+import os
 import threading
 from pathlib import Path
 
@@ -89,6 +90,26 @@ def test_print_config_prints_a_file_to_begin_with(
     file.write_text(capsys.readouterr().out)
     assert config.load(EdgeConfig, file) == EdgeConfig()
     assert served == []
+
+
+def test_the_end_of_its_input_stops_it_if_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    stopped: list[bool] = []
+
+    def serve(settings: EdgeConfig, *, stop: threading.Event) -> None:
+        os.write(writer, b"whatever")
+        assert not stop.is_set()
+        os.close(writer)
+        stopped.append(stop.wait(10.0))
+
+    monkeypatch.setattr(daemon, "serve", serve)
+    with open(reader) as stream:  # noqa: PTH123 - a pipe has no path
+        monkeypatch.setattr("sys.stdin", stream)
+        args = parse("--stop-on-eof")
+        args.handler(args)
+    assert stopped == [True]
 
 
 def test_an_action_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,13 @@
 """Where frames come from."""
 
 from headtail_device.source.frame import Captured, Dropped, Frame, Item, Source, Unreadable
-from headtail_device.source.opening import Pace, open_source
+from headtail_device.source.opening import open_source
 
 __all__ = [
     "Captured",
     "Dropped",
     "Frame",
     "Item",
-    "Pace",
     "Source",
     "Unreadable",
     "open_source",

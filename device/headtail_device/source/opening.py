@@ -1,8 +1,9 @@
 """From what an operator writes to a source."""
 
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
+from headtail_device.config import Pace
 from headtail_device.source.camera import CameraSource
 from headtail_device.source.errors import NoSuchSourceError
 from headtail_device.source.frame import Source
@@ -10,8 +11,6 @@ from headtail_device.source.pictures import SUFFIXES, PictureFolderSource
 from headtail_device.source.video import VideoSource
 from headtail_fabric.clock import Clock
 from headtail_fabric.errors import ConfigError
-
-Pace = Literal["fast", "realtime"]
 
 _STREAMS: Final = ("rtsp://", "rtsps://", "rtmp://", "http://", "https://", "udp://", "tcp://")
 

@@ -104,6 +104,8 @@ class VideoSource:
                     continue
                 failures = 0
                 at_ms = self._capture.get(cv2.CAP_PROP_POS_MSEC)
+                if packets.is_past(at_ms):
+                    continue
                 yield from ((lost_ms, None) for lost_ms in packets.lost_before(at_ms))
                 done, picture = self._capture.retrieve()
                 yield at_ms, picture.astype(np.uint8, copy=False) if done else None

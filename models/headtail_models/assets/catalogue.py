@@ -50,8 +50,8 @@ class Asset(_Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         names = [member.file for member in self.members]
-        if len(set(names)) != len(names) or not all(names):
-            raise ValueError(f"asset {self.name}: its members' file names {names} must differ")
+        if len(set(names)) != len(names) or {"", ".."} & set(names):
+            raise ValueError(f"asset {self.name}: its members can't be called {names}")
 
 
 class _Catalogue(_Part, frozen=True, kw_only=True):

@@ -38,7 +38,10 @@ class Silence:
 
 
 class Bars:
-    """One bar a step on a terminal; a context manager, so that the cursor comes back."""
+    """One bar a step on a terminal; a context manager, so that the cursor comes back.
+
+    Nothing is shown before the first step.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._progress = Progress(
@@ -52,7 +55,6 @@ class Bars:
         self._current: TaskID | None = None
 
     def __enter__(self) -> Self:
-        self._progress.start()
         return self
 
     def __exit__(
@@ -61,11 +63,13 @@ class Bars:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            self._finish()
-        self._progress.stop()
+        if self._current is not None:
+            if error is None:
+                self._finish()
+            self._progress.stop()
 
     def begin(self, step: str, *, total_bytes: int | None = None, done_bytes: int = 0) -> None:
+        self._progress.start()
         self._finish()
         self._current = self._progress.add_task(step, total=total_bytes, completed=done_bytes)
 

@@ -51,7 +51,7 @@ def agreement(found: Sequence[Floats], reference: Sequence[Floats]) -> float:
     the same object must have the same class. Smoother than mAP50 on few pictures. 1.0 when
     neither found anything.
     """
-    true = [np.column_stack([rows[:, 5], rows[:, :4]]) for rows in reference]
+    true = [np.column_stack([rows[:, 5], rows[:, :4]]) for rows in map(_best, reference)]
     best = [_best(rows) for rows in found]
     total = sum(len(boxes) for boxes in true)
     if total == 0:

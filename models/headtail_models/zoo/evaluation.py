@@ -127,11 +127,10 @@ class Evaluator:
             self._try_cut(split, image, geometry, outputs)
         size = (geometry.inner_width, geometry.inner_height)
         shrunk = cv2.resize(photo.picture, size, interpolation=cv2.INTER_AREA)
-        for codec_id, quality in PICTURES:
-            codec = codec_for(codec_id, dtype=DType.UINT8, quality=quality)
-            name = f"{codec_id} {quality}"
-            self._try_picture((PICTURE, name), codec, photo.picture, geometry)
-            self._try_picture((SHRUNK, name), codec, shrunk.astype(np.uint8), geometry)
+        for place, picture in ((PICTURE, photo.picture), (SHRUNK, shrunk.astype(np.uint8))):
+            for codec_id, quality in PICTURES:
+                codec = codec_for(codec_id, dtype=DType.UINT8, quality=quality)
+                self._try_picture((place, f"{codec_id} {quality}"), codec, picture, geometry)
 
     def result(self) -> Evaluation:
         """What came out so far. Raises ValueError before the first photo."""
@@ -177,7 +176,8 @@ class Evaluator:
     def _detections(self, outputs: dict[str, Array], geometry: Geometry) -> Floats:
         rows = self._task.finish(outputs)[0][DETECTIONS]
         corners = geometry.to_picture(rows[:, :4])
-        return np.column_stack([corners, rows[:, 4:]]).astype(np.float32, copy=False)
+        inside = np.all(corners[:, 2:] > corners[:, :2], axis=1)
+        return np.column_stack([corners, rows[:, 4:]])[inside].astype(np.float32, copy=False)
 
     def _record(self, key: tuple[str, str], payloads: dict[str, Buffer], found: Floats) -> None:
         tally = self._tallies.setdefault(key, _Tally())

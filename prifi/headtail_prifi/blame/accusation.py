@@ -62,7 +62,9 @@ class Accusation(Body, frozen=True, kw_only=True):
                 ),
             )
         except ProofError as error:
-            raise AccusationError(f"not by the owner of slot {self.slot}: {error.message}") from None
+            raise AccusationError(
+                f"not by the owner of slot {self.slot}: {error.message}"
+            ) from None
 
 
 def unpack_accusation(packed: bytes) -> Accusation:

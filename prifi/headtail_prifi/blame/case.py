@@ -16,7 +16,13 @@ from headtail_prifi.blame.claim import ReadClaim, check_claim, read_claim
 from headtail_prifi.blame.messages import Case, verify_frame
 from headtail_prifi.blame.position import bit_of, stream_bit
 from headtail_prifi.core.body import decode_body
-from headtail_prifi.core.errors import AccusationError, BogusCaseError, FrameError, RecordError
+from headtail_prifi.core.errors import (
+    AccusationError,
+    BogusCaseError,
+    FrameError,
+    MembershipError,
+    RecordError,
+)
 from headtail_prifi.core.geometry import Geometry
 from headtail_prifi.core.header import Buffer, Kind, read_header
 from headtail_prifi.core.membership import check_certificate
@@ -25,7 +31,6 @@ from headtail_prifi.crypto.errors import SignatureError
 from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.voucher import Receipt, Span
 from headtail_prifi.setup.epoch import Epoch
-from headtail_prifi.setup.errors import MembershipError
 from headtail_prifi.setup.roster import Membership
 
 

@@ -63,9 +63,7 @@ def check_claim(claim: ReadClaim, epoch: Epoch) -> None:
         raise RefutedError("the relay got a 0, as it was sent")
 
 
-def _read_down(
-    frame: bytes, before: bytes, epoch: Epoch
-) -> tuple[Header, Down, HistoryStatement]:
+def _read_down(frame: bytes, before: bytes, epoch: Epoch) -> tuple[Header, Down, HistoryStatement]:
     try:
         header = read_header(frame)
         signed, signature = split_signed(frame)

@@ -1,4 +1,4 @@
-"""The three ways to lose a case; pure functions, the same for relay, witnesses and third parties."""
+"""The three ways to lose a case; pure functions, the same for relay, parties and outsiders."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,6 +30,8 @@ class Charge(StrEnum):
     DOUBLE_CASE = "used an accusation or a case number twice"
     FALSE_ACCUSATION = "accused a bit that was not its own, or that came as it was sent"
     SILENT = "did not answer (the relay's word)"
+    UNVOUCHED = "did not vouch for what it had sent (the relay's word)"
+    NOISE = "spoils its own cells and never accuses (the relay's word)"
     BAD_MIX = "broke the accusation shuffle (the relay's word)"
 
 
@@ -133,9 +135,7 @@ def check_opening(opening: Opening, epoch: Epoch) -> Point:
     if opening.client >= epoch.client_count or opening.guard >= epoch.guard_count:
         raise EvidenceError("an opening for a pair that does not exist")
     client_key, guard_key = epoch.client_keys[opening.client], epoch.guard_keys[opening.guard]
-    own, other = (
-        (client_key, guard_key) if opening.role is Role.CLIENT else (guard_key, client_key)
-    )
+    own, other = (client_key, guard_key) if opening.role is Role.CLIENT else (guard_key, client_key)
     try:
         shared = epoch.group.decode(opening.shared)
         verify_equality(

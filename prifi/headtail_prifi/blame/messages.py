@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from headtail_prifi.blame.accusation import Accusation
-from headtail_prifi.core.body import Body, Hash, Round, Signature, encode_body, split_signed
+from headtail_prifi.core.body import Body, Hash, Signature, encode_body, split_signed
 from headtail_prifi.core.geometry import MAX_DOWN_BYTES, MAX_UPSTREAM_BYTES
 from headtail_prifi.core.header import HEADER_BYTES, Buffer, Header
 from headtail_prifi.core.membership import Certificate

@@ -4,10 +4,11 @@ Every bit of an upstream frame is linear in the streams, lanes included (that is
 GF(2^128) buys), so blame treats a payload bit, a bit of a key and a reservation alike.
 """
 
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headtail_prifi.core.geometry import LANE_BITS, LANE_BYTES, Geometry
+from headtail_prifi.core.header import Buffer
 from headtail_prifi.core.messages import NOBODY
 from headtail_prifi.round.lock import Lock
 

@@ -1,7 +1,6 @@
 """A client's watch over its own bits: what it sent, what the relay shows, whom that lets accuse."""
 
 from collections import OrderedDict
-from collections.abc import Buffer
 from typing import Final
 
 import numpy as np
@@ -9,6 +8,7 @@ import numpy as np
 from headtail_prifi.blame.accusation import Accusation, accuse, record_of
 from headtail_prifi.blame.position import Place, bit_of, position_of
 from headtail_prifi.core.geometry import Geometry
+from headtail_prifi.core.header import Buffer
 from headtail_prifi.core.messages import Disclosure
 from headtail_prifi.crypto.entropy import Entropy
 from headtail_prifi.round.chain import Chain

@@ -40,8 +40,8 @@ from headtail_prifi.core.header import HEADER_BYTES, Buffer, Header, Kind, read_
 from headtail_prifi.core.seat import RELAY, Role, Seat
 from headtail_prifi.crypto.cipher import PadCipher, PadStream
 from headtail_prifi.crypto.entropy import Entropy
-from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.crypto.sigma import prove_equality
+from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.round.history import HistoryStatement
 from headtail_prifi.round.pads import single
 from headtail_prifi.setup.epoch import Epoch
@@ -183,9 +183,7 @@ class Witness:
 
     def _reveal(self, case: OpenCase) -> Statement:
         streams = self._testimony.streams(case.membership.version)
-        bits = [
-            case.pair_bit(single(stream, self._geometry, case.round)) for stream in streams
-        ]
+        bits = [case.pair_bit(single(stream, self._geometry, case.round)) for stream in streams]
         cipher = self._testimony.cipher(case.membership.version, case.round)
         disputed = cipher is not None and case.vote_of(self._seat, cipher) != case.votes[self._seat]
         reveal = Reveal(
@@ -195,9 +193,7 @@ class Witness:
             cipher=cipher if disputed else None,
         )
         frame = self._signed(Kind.REVEAL, case, reveal)
-        return Statement(
-            seat=self._seat, bits=tuple(bits), cipher=reveal.cipher, frame=frame
-        )
+        return Statement(seat=self._seat, bits=tuple(bits), cipher=reveal.cipher, frame=frame)
 
     def _on_conflict(self, frame: Buffer) -> None:
         case, answer = self._case, self._answer

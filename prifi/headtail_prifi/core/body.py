@@ -41,9 +41,10 @@ def decode_body(kind: type[B], data: Buffer) -> B:
     if len(data) > MAX_BODY_BYTES:
         raise FrameError(f"a body of {len(data)} bytes")
     try:
-        return _decoder(kind).decode(data)
+        body: B = _decoder(kind).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"malformed {kind.__name__}: {error}") from None
+    return body
 
 
 def frame_of(header: Header, body: Body) -> bytes:

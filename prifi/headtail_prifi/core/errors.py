@@ -13,6 +13,12 @@ class UnexpectedFrameError(PeerError):
     connection."""
 
 
+class MembershipError(PeerError):
+    """A membership was proposed or announced that this party must not accept: a second one for
+    one version, too few clients, a client that was not there before, a signature missing. The
+    relay asks for something that would weaken anonymity."""
+
+
 class RecordError(PeerError):
     """What is shown of a round is not what the relay signed, or belongs to another round."""
 

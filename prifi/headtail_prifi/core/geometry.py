@@ -64,7 +64,7 @@ class Geometry:
             )
 
     def encode(self) -> bytes:
-        """The parameters that a set-up agrees on (`Epoch.parameters`); `clients` follows from it."""
+        """The parameters that a set-up agrees on (`Epoch.parameters`), without `clients`."""
         return _PARAMETERS.pack(
             _MAGIC, self.cell_bytes, self.sub_slots, self.window, self.down_bytes
         )

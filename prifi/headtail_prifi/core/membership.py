@@ -9,11 +9,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from headtail_prifi.core.header import MAX_VERSION
 from headtail_prifi.core.body import Body, Signature
+from headtail_prifi.core.errors import MembershipError
+from headtail_prifi.core.header import MAX_VERSION
 from headtail_prifi.crypto.errors import SignatureError
 from headtail_prifi.setup.epoch import Epoch
-from headtail_prifi.setup.errors import MembershipError
 from headtail_prifi.setup.roster import Membership
 
 Bitmap = Annotated[bytes, Meta(max_length=512)]

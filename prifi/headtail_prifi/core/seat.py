@@ -1,7 +1,8 @@
 """Who takes part: clients and guards by their index in the epoch, and the relay."""
 
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 
 class Role(IntEnum):
@@ -12,7 +13,8 @@ class Role(IntEnum):
     GUARD = 2
 
 
-class Seat(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Seat:
     """One party's place in an epoch; as a destination, index `ALL` stands for the whole role."""
 
     role: Role

@@ -57,22 +57,20 @@ class PermutationProver:
         self, group: Group, transcript: Transcript, order: Sequence[int], entropy: Entropy
     ) -> None:
         """`order[i]` is the input that output i comes from."""
-        self._order = group.order
         count = len(order)
+        self._group = group
+        self._order = order
 
         def fresh(size: int) -> list[int]:
             return [group.random_scalar(entropy) for _ in range(size)]
 
-        h = generators(group.name, count)
         blinds = fresh(count)
-        columns: list[Point] = [group.base] * count
-        for output, source in enumerate(order):
-            columns[source] = group.add(group.mul_base(blinds[source]), h[output])
+        columns = self._columns(blinds)
         transcript.add_points("columns", columns)
         self.weights = transcript.challenges("weights", count)
-        self.output_weights = [self.weights[source] for source in order]
+        self.output_weights = self._permuted()
 
-        q = self._order
+        q = group.order
         self.masks = fresh(count)
         self._deltas = [self.masks[0], *fresh(count - 2), 0]
         self._products = list(accumulate(self.output_weights, lambda a, b: a * b % q))
@@ -97,16 +95,28 @@ class PermutationProver:
         transcript.add_points("announcements", announced)
         self.points = [*columns, *announced]
 
+    def _columns(self, blinds: Sequence[int]) -> list[Point]:
+        group, count = self._group, len(self._order)
+        h = generators(group.name, count)
+        columns: list[Point] = [group.base] * count
+        for output, source in enumerate(self._order):
+            columns[source] = group.add(group.mul_base(blinds[source]), h[output])
+        return columns
+
+    def _permuted(self) -> list[int]:
+        return [self.weights[source] for source in self._order]
+
     def respond(self, challenge: int) -> list[int]:
         """z_s, r~, s~, a~_1 .. a~_n, b~_2 .. b~_{n-1}."""
+        q = self._group.order
         opened = zip(self.output_weights, self.masks, strict=True)
         products = zip(self._products[1:-1], self._deltas[1:-1], strict=True)
         return [
             challenge * self._sum_blind + self._nonce,
             challenge * self._weight_blind + self._mask_blind,
             challenge * self._second_blind + self._first_blind,
-            *((challenge * weight + mask) % self._order for weight, mask in opened),
-            *((challenge * product + delta) % self._order for product, delta in products),
+            *((challenge * weight + mask) % q for weight, mask in opened),
+            *((challenge * product + delta) % q for product, delta in products),
         ]
 
 

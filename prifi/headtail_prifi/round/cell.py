@@ -8,7 +8,6 @@ disruptor can't choose to flip ones only), and shows the relay that a cell was d
 """
 
 import hashlib
-from collections.abc import Buffer
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from headtail_prifi.core.errors import FrameError
 from headtail_prifi.core.geometry import CELL_HEADER_BYTES, LANE_BYTES, Geometry
+from headtail_prifi.core.header import Buffer
 from headtail_prifi.core.messages import ECHO_BYTES
 from headtail_prifi.crypto.cipher import NONCE_BYTES, PadCipher
 
@@ -52,7 +52,7 @@ class Cell:
     @property
     def echo(self) -> bytes:
         """What the relay reports of the round when nobody disturbed this cell."""
-        return echo(self.payload, self.key)
+        return echo(self.payload.data, self.key.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

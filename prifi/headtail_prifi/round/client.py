@@ -146,9 +146,7 @@ class ClientCore:
             exponent=secrets.exponent,
             cipher=cipher,
             entropy=entropy,
-            testimony=ClientTestimony(
-                self._segments, self._chain, self._sent, self._geometry
-            ),
+            testimony=ClientTestimony(self._segments, self._chain, self._sent, self._geometry),
         )
         self._accusation = NOTHING
         self._mix = MixClient(
@@ -343,9 +341,7 @@ class ClientCore:
         self._permit = self._entropy.bytes(1)[0] & 1 if self._watch.probing else 1
         self._events.extend(DataReceived(round=round_, data=data) for data in down.data)
         if self.state is ClientState.RETIRED and down.retirement is not None:
-            self._events.append(
-                EpochOver(reason="succeeded", successor=down.retirement.successor)
-            )
+            self._events.append(EpochOver(reason="succeeded", successor=down.retirement.successor))
 
     def _read_reports(self, round_: int, down: Down) -> None:
         version = self._segments.current.membership.version

@@ -91,9 +91,7 @@ class GuardCore:
             entropy=entropy,
             testimony=GuardTestimony(self._segments, self._geometry),
         )
-        self._mix = MixGuard(
-            epoch=epoch, secrets=secrets, signing_key=signing_key, entropy=entropy
-        )
+        self._mix = MixGuard(epoch=epoch, secrets=secrets, signing_key=signing_key, entropy=entropy)
         self._outbox: deque[Outgoing] = deque()
         self._events: deque[Event] = deque()
         self.state = GuardState.SERVING

@@ -8,10 +8,10 @@ anybody can check, and as chains that once differed differ for ever (SHA-256), a
 """
 
 import hashlib
-from collections.abc import Buffer
 from dataclasses import dataclass
 from typing import Final
 
+from headtail_prifi.core.header import Buffer
 from headtail_prifi.crypto.signature import SigningKey, verify_signature
 
 PURPOSE: Final = "prifi/history"

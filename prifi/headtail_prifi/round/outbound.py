@@ -106,9 +106,7 @@ class Outbound:
 
     def settle(self, round_: int) -> None:
         """Note what was taken for `round_`, and seal what comes next."""
-        sent = [
-            Sent(sub_slot, card) for sub_slot, card in enumerate(self._taken) if card.owned
-        ]
+        sent = [Sent(sub_slot, card) for sub_slot, card in enumerate(self._taken) if card.owned]
         if sent:
             self._under_way[round_] = sent
         self._taken.clear()
@@ -129,9 +127,7 @@ class Outbound:
                 if item is not None and item.kind is CellKind.DATA:
                     arrived.append(item.id)
                 continue
-            spoilt.append(
-                Spoilt(round=report.round, sub_slot=sent.sub_slot, cell=sent.card.cell)
-            )
+            spoilt.append(Spoilt(round=report.round, sub_slot=sent.sub_slot, cell=sent.card.cell))
             if item is not None:
                 again.append(item)
         self._requeue(again)

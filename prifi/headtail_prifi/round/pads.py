@@ -35,7 +35,7 @@ def combined(
     buffer = bytearray(count * stride)
     for stream in streams:
         stream.xor_into(buffer, first_round * geometry.stride_blocks)
-    rows = np.frombuffer(buffer, np.uint8).reshape(count, stride)
+    rows: Bytes = np.frombuffer(buffer, np.uint8).reshape(count, stride)
     return rows[:, : geometry.stream_bytes]
 
 
@@ -61,7 +61,7 @@ class PadBank:
         if offset >= self._count:
             self._turn(round_)
             offset = round_ - self._first
-        row = self._rows[offset]
+        row: Bytes = self._rows[offset]
         return row
 
     def prepare(self, round_: int) -> None:

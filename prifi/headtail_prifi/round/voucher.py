@@ -8,13 +8,14 @@ one, and a *receipt* of 300 bytes shows to anybody which cipher a party sent in 
 """
 
 import hashlib
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from msgspec import Meta
 
 from headtail_prifi.core.body import Body, Hash, Round, Signature
+from headtail_prifi.core.header import Buffer
 from headtail_prifi.core.seat import Seat
 from headtail_prifi.crypto.errors import SignatureError
 from headtail_prifi.crypto.signature import SigningKey, verify_signature

@@ -13,6 +13,7 @@ from headtail_prifi.setup.errors import (
     UnexpectedMessageError,
 )
 from headtail_prifi.setup.messages import (
+    Outcome,
     ShuffleProof,
     ShuffleStep,
     decode_point,
@@ -115,6 +116,15 @@ class ShuffleChain:
             raise ShuffleRefusedError(
                 f"{proof.author!r}: {error.message}", author=proof.author
             ) from None
+
+    def outcome(self, client_keys: Sequence[Point]) -> Outcome:
+        """What the set-up comes to, once every guard's link is in."""
+        return Outcome(
+            epoch_id=self._epoch_id,
+            client_keys=join_points(client_keys),
+            base=self.last.base.encode(),
+            slots=join_points(self.last.keys),
+        )
 
     def _context(self, guard: int) -> bytes:
         return b"prifi/setup shuffle\0" + self._epoch_id + guard.to_bytes(2)

@@ -33,7 +33,6 @@ from headtail_prifi.setup.messages import (
     Parcel,
     ShuffleProof,
     ShuffleStep,
-    join_points,
     pack,
     unpack,
 )
@@ -183,7 +182,6 @@ class GuardSetup(SetupCore[GuardState]):
         stake = self._authenticated(parcel, message)
         self._enter(type(message))
         ring = stake.clients if isinstance(message, ClientKeys) else stake.guards
-
         self._guarded(lambda: self._take(ring, message.author.index, parcel))
         if not self.failed and stake.clients.complete and stake.guards.complete:
             self._enter(_Milestone.KEYS_COMPLETE)
@@ -258,12 +256,7 @@ class GuardSetup(SetupCore[GuardState]):
         assert stake is not None
         assert chain is not None
         self._enter(_Milestone.ALL_VERIFIED)
-        self._outcome = Outcome(
-            epoch_id=stake.epoch_id,
-            client_keys=join_points(stake.clients.firsts),
-            base=chain.last.base.encode(),
-            slots=join_points(chain.last.keys),
-        )
+        self._outcome = chain.outcome(stake.clients.firsts)
         endorsement = Endorsement(
             epoch_id=stake.epoch_id,
             guard=self._guard,
@@ -273,8 +266,10 @@ class GuardSetup(SetupCore[GuardState]):
 
     def _on_outcome(self, parcel: Parcel, message: Outcome) -> None:
         self._authenticated(parcel, message)
+        if self._result:
+            raise UnexpectedMessageError("a second outcome")
         self._enter(Outcome)
-        self._result = [parcel]
+        self._result.append(parcel)
         self._guarded(lambda: self._compare(message))
 
     def _compare(self, told: Outcome) -> None:

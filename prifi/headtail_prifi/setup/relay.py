@@ -36,7 +36,6 @@ from headtail_prifi.setup.messages import (
     Reason,
     ShuffleProof,
     ShuffleStep,
-    join_points,
     pack,
     unpack,
 )
@@ -210,12 +209,7 @@ class RelaySetup(SetupCore[RelayState]):
     def _finish(self) -> None:
         assert self._chain is not None
         last = self._chain.last
-        outcome = Outcome(
-            epoch_id=self._epoch_id,
-            client_keys=join_points(self._clients.firsts),
-            base=last.base.encode(),
-            slots=join_points(last.keys),
-        )
+        outcome = self._chain.outcome(self._clients.firsts)
         endorsed = outcome.hash(self._guards.pairs)
         endorsements = [self._endorsements[guard] for guard in range(len(self._roster.guards))]
         for parcel in endorsements:

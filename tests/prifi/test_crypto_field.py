@@ -1,0 +1,126 @@
+"""GF(2^128): both backends against a schoolbook product, GCM's own example and frozen vectors."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headtail_prifi.crypto import field
+from headtail_prifi.crypto.field import (
+    ONE,
+    IntegerMultiplier,
+    Multiplier,
+    hash_to_element,
+    history_element,
+    multiplier,
+    multiply,
+)
+from headtail_prifi.crypto.field_gcm import GcmMultiplier
+
+VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "prifi-field-v1.json").read_text())
+elements = st.binary(min_size=16, max_size=16)
+some = settings(max_examples=60, deadline=None)
+
+Backend = Callable[[bytes], Multiplier]
+
+
+@pytest.fixture(params=[IntegerMultiplier, GcmMultiplier], ids=["integers", "gcm"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    made: Backend = request.param
+    return made
+
+
+def schoolbook(left: bytes, right: bytes) -> bytes:
+    """SP 800-38D, algorithm 1."""
+    x, v, z = int.from_bytes(left), int.from_bytes(right), 0
+    for bit in range(127, -1, -1):
+        if x >> bit & 1:
+            z ^= v
+        v = (v >> 1) ^ (0xE1 << 120 if v & 1 else 0)
+    return z.to_bytes(16)
+
+
+def add(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))
+
+
+def test_the_product_is_that_of_gcm() -> None:
+    """McGrew and Viega, The Galois/Counter Mode of Operation, test case 2: X1 = C H."""
+    ciphertext = bytes.fromhex("0388dace60b6a392f328c2b971b2fe78")
+    key = bytes.fromhex("66e94bd4ef8a2c3b884cfa59ca342b2e")
+    assert multiply(ciphertext, key).hex() == "5e2ec746917062882c85b0685353deb7"
+
+
+@some
+@given(elements, elements)
+def test_the_product_is_the_schoolbooks(left: bytes, right: bytes) -> None:
+    assert multiply(left, right) == schoolbook(left, right) == multiply(right, left)
+
+
+@some
+@given(elements, elements, elements)
+def test_it_is_a_field(a: bytes, b: bytes, c: bytes) -> None:
+    assert multiply(a, add(b, c)) == add(multiply(a, b), multiply(a, c))
+    assert multiply(multiply(a, b), c) == multiply(a, multiply(b, c))
+    assert multiply(ONE, a) == a
+    assert multiply(bytes(16), a) == bytes(16)
+
+
+@some
+@given(elements, elements)
+def test_the_backends_agree(key: bytes, lane: bytes) -> None:
+    integers, gcm = IntegerMultiplier(key), GcmMultiplier(key)
+    assert integers.element == gcm.element == history_element(key)
+    assert integers.times(lane) == gcm.times(lane) == schoolbook(lane, integers.element)
+
+
+@pytest.mark.parametrize("vector", VECTORS["products"])
+def test_products_are_frozen(vector: dict[str, str]) -> None:
+    left, right = bytes.fromhex(vector["left"]), bytes.fromhex(vector["right"])
+    assert multiply(left, right).hex() == vector["product"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["lanes"])
+def test_multipliers_are_frozen(backend: Backend, vector: dict[str, str]) -> None:
+    ready = backend(bytes.fromhex(vector["key"]))
+    assert ready.element.hex() == vector["element"]
+    assert ready.times_lanes(memoryview(bytes.fromhex(vector["lanes"]))).hex() == vector["products"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_lanes_are_multiplied_one_by_one(backend: Backend, count: int) -> None:
+    ready = backend(b"h" * 16)
+    lanes = [bytes([n]) * 16 for n in range(count)]
+    assert ready.times_lanes(bytearray(b"".join(lanes))) == b"".join(map(ready.times, lanes))
+
+
+def test_sizes_are_checked(backend: Backend) -> None:
+    ready = backend(b"h" * 16)
+    with pytest.raises(ValueError, match="row of lanes"):
+        ready.times_lanes(bytes(17))
+    with pytest.raises(ValueError, match="15 bytes"):
+        ready.times(bytes(15))
+    with pytest.raises(ValueError, match="17 bytes"):
+        multiply(bytes(17), ONE)
+    with pytest.raises(ValueError, match="history key"):
+        multiplier(bytes(32))
+
+
+def test_two_histories_give_two_multipliers() -> None:
+    assert len({history_element(bytes([n]) * 16) for n in range(64)}) == 64
+
+
+def test_hashing_depends_on_domain_and_data() -> None:
+    cases = (("a", b""), ("b", b""), ("a", b"b"), ("ab", b""), ("", b"ab"))
+    assert len({hash_to_element(domain, data) for domain, data in cases}) == 5
+
+
+def test_without_cryptography_integers_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(multiplier(bytes(16)), GcmMultiplier)
+    monkeypatch.setitem(sys.modules, "headtail_prifi.crypto.field_gcm", None)
+    monkeypatch.setattr(field, "_multiplier_type", field._multiplier_type.__wrapped__)
+    assert isinstance(multiplier(bytes(16)), IntegerMultiplier)
