@@ -5,13 +5,12 @@
                    `-> no edge ---------------------------------------------> owed -> whole model
                                                                               DEGRADED
 
-What the edge does not answer is *owed*: the picture is kept until its outcome is settled, and the
-whole model answers it here. `work` pays one debt at a time, so that events are heard in between.
+What the edge does not answer is *owed*: the picture is kept until it has its outcome, and the whole
+model answers it here (`Fallback`), one at a time, so that events are heard in between.
 Every frame that was accepted leaves once, in order, through the `Checkout`.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -19,8 +18,10 @@ from typing import Final, assert_never
 from headtail_device.config import Late
 from headtail_device.delivery import Checkout
 from headtail_device.edge_state import EdgeState
+from headtail_device.fallback import Fallback
 from headtail_device.head import Encoded, Head
 from headtail_device.ledger import Latency, Outcome
+from headtail_device.notices import Notices
 from headtail_device.placement import Local, Observation, Policy, Remote
 from headtail_device.record import FrameRecord
 from headtail_device.source.frame import Dropped, Frame, Item, Unreadable
@@ -41,7 +42,6 @@ from headtail_fabric.peer.events import (
 )
 from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.wire import Hints, WireError
-from headtail_models.task import Answer
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +53,9 @@ _ANSWERED_HERE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSettings:
-    """`late` says what becomes of a frame whose deadline has passed: a file wants every frame
-    answered, a live camera only what is still news. `max_in_flight` bounds what is asked of the
-    edge at once, besides the edge's own window; `patience_s` is how long the first frame waits
-    for the edge before it is computed here."""
+    """`late`: see `Fallback`. `max_in_flight` bounds what is asked of the edge at once, besides the
+    edge's own window; `patience_s` is how long the first frame waits for the edge before it is
+    computed here."""
 
     late: Late
     max_in_flight: int
@@ -68,15 +67,6 @@ class _InFlight:
     frame: Frame
     way: Remote
     encoded: Encoded
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Owed:
-    frame: Frame
-    outcome: Outcome
-    reason: str
-    spent_s: float
-    """What the head has cost already."""
 
 
 class Runner:
@@ -104,16 +94,20 @@ class Runner:
         self._clock = clock
         self._settings = settings
         self._packed = packed
+        self._notices = Notices()
+        self._fallback = Fallback(
+            head=head, checkout=checkout, clock=clock, late=settings.late, notices=self._notices
+        )
         self._edge = EdgeState(head.digest)
         self._hints: Hints | None = None
         self._in_flight: dict[int, _InFlight] = {}
-        self._owed: deque[_Owed] = deque()
         self._patient_until = clock.now() + settings.patience_s
-        self._told: set[object] = set()
         self._pushed_bytes = 0
 
     def __repr__(self) -> str:
-        return f"<Runner {self._edge!r} in_flight={len(self._in_flight)} owed={len(self._owed)}>"
+        return (
+            f"<Runner {self._edge!r} in_flight={len(self._in_flight)} owed={len(self._fallback)}>"
+        )
 
     @property
     def edge(self) -> EdgeState:
@@ -132,17 +126,17 @@ class Runner:
     @property
     def has_work(self) -> bool:
         """Whether `work` has something to do."""
-        return bool(self._owed)
+        return len(self._fallback) > 0
 
     @property
     def idle(self) -> bool:
         """Whether every accepted frame has its outcome."""
-        return not self._in_flight and not self._owed
+        return not self._in_flight and not self.has_work
 
     @property
     def wants_frame(self) -> bool:
         """Whether a frame could be handled now, at the edge or here."""
-        if self._owed or len(self._in_flight) >= self._settings.max_in_flight:
+        if self.has_work or len(self._in_flight) >= self._settings.max_in_flight:
             return False
         if self._edge.ready:
             return self._port.free_window() > 0
@@ -171,7 +165,7 @@ class Runner:
         self._edge.on_event(event)
         match event:
             case Connected():
-                self._told.clear()
+                self._notices.renew()
                 log.info("edge connected", extra=fields(edge=event.offer.name))
             case Disconnected():
                 self._lose_edge(event)
@@ -192,24 +186,8 @@ class Runner:
                 assert_never(event)
 
     def work(self) -> None:
-        """Answer one owed frame with the whole model, unless it is too late for that."""
-        owed = self._owed.popleft()
-        began_at = self._clock.now()
-        if self._settings.late == "expire" and began_at >= owed.frame.deadline_at:
-            reason = owed.reason or "the deadline passed"
-            self._leave(owed.frame, Outcome.EXPIRED, reason=reason)
-            return
-        try:
-            answer = self._head.whole(owed.frame.data)
-        except (HeadtailError, ValueError) as error:
-            self._tell_once(type(error), "the whole model failed", error=error)
-            self._leave(owed.frame, Outcome.FAILED, reason=f"the whole model failed: {error}")
-            return
-        now = self._clock.now()
-        latency = Latency(
-            head_s=owed.spent_s + now - began_at, total_s=now - owed.frame.captured_at
-        )
-        self._leave(owed.frame, owed.outcome, reason=owed.reason, latency=latency, answer=answer)
+        """Answer one owed frame."""
+        self._fallback.pay()
 
     def give_up_edge(self, reason: str) -> None:
         """Wait for no answer any more: everything in flight is owed."""
@@ -219,9 +197,6 @@ class Runner:
 
     def _place(self, frame: Frame) -> None:
         now = self._clock.now()
-        if self._settings.late == "expire" and now >= frame.deadline_at:
-            self._leave(frame, Outcome.EXPIRED, reason="the deadline passed before its turn")
-            return
         seen = Observation(
             edge_ready=self._edge.ready,
             free_window=self._port.free_window(),
@@ -236,16 +211,16 @@ class Runner:
             self._send(frame, placement)
         elif placement.degraded:
             if not seen.edge_ready:
-                self._tell_once("degraded", _ANSWERED_HERE, edge=repr(self._edge))
+                self._notices.tell("degraded", _ANSWERED_HERE, edge=repr(self._edge))
             self._owe(frame, _why_not(seen))
         else:
-            self._owed.append(_Owed(frame=frame, outcome=Outcome.LOCAL, reason="", spent_s=0.0))
+            self._fallback.owe(frame, Outcome.LOCAL, "")
 
     def _send(self, frame: Frame, way: Remote) -> None:
         try:
             encoded = self._head.encode(frame.data, way)
         except (HeadtailError, ValueError) as error:
-            self._tell_once(type(error), "the head failed", error=error)
+            self._notices.tell(type(error), "the head failed", error=error)
             self._owe(frame, f"the head failed: {error}")
             return
         remaining_s = frame.deadline_at - self._clock.now()
@@ -265,7 +240,7 @@ class Runner:
             self._owe(frame, "the connection broke", spent_s=encoded.head_s)
             return
         except WireError as error:
-            self._tell_once(type(error), "a frame can't be sent", error=error)
+            self._notices.tell(type(error), "a frame can't be sent", error=error)
             self._owe(frame, f"it can't be sent: {error}", spent_s=encoded.head_s)
             return
         self._in_flight[request_id] = _InFlight(frame=frame, way=way, encoded=encoded)
@@ -279,7 +254,7 @@ class Runner:
         try:
             answer = self._head.decode(event.tensors, event.payloads, encoded.geometry)
         except PeerError as error:
-            self._tell_once(type(error), "the edge's answer makes no sense", error=error)
+            self._notices.tell(type(error), "the edge's answer makes no sense", error=error)
             self._owe(frame, f"the edge's answer: {error}", spent_s=encoded.head_s)
             return
         timings = event.timings
@@ -309,7 +284,7 @@ class Runner:
     def _failed(self, event: Failed) -> None:
         self._edge.on_failure(event.code)
         if event.id in self._in_flight:
-            self._tell_once(event.code, "the edge failed a request", error=event.message)
+            self._notices.tell(event.code, "the edge failed a request", error=event.message)
         self._fall_back(event.id, f"the edge failed it: {event.message}")
 
     def _fall_back(self, request_id: int, reason: str) -> None:
@@ -318,9 +293,7 @@ class Runner:
             self._owe(flight.frame, reason, spent_s=flight.encoded.head_s)
 
     def _owe(self, frame: Frame, reason: str, *, spent_s: float = 0.0) -> None:
-        self._owed.append(
-            _Owed(frame=frame, outcome=Outcome.DEGRADED, reason=reason, spent_s=spent_s)
-        )
+        self._fallback.owe(frame, Outcome.DEGRADED, reason, spent_s=spent_s)
 
     def _lose_edge(self, event: Disconnected) -> None:
         tell = log.error if event.final else log.warning
@@ -331,7 +304,7 @@ class Runner:
 
     def _push(self, digest: bytes) -> None:
         if digest != self._head.digest or self._packed is None:
-            self._tell_once(
+            self._notices.tell(
                 digest,
                 "the edge lacks the bundle: install the same bundle there, or let this device push "
                 "it (edge.push_bundles)",
@@ -341,42 +314,15 @@ class Runner:
         try:
             packed = self._packed()
         except HeadtailError as error:
-            self._tell_once(digest, "the bundle can't be packed for the edge", error=error)
+            self._notices.tell(digest, "the bundle can't be packed for the edge", error=error)
             return
         log.info("pushing the bundle", extra=fields(digest=digest, size_bytes=len(packed)))
         self._port.push_bundle(digest, packed)
         self._pushed_bytes += len(packed)
 
-    def _tell_once(self, key: object, message: str, **facts: object) -> None:
-        """One line a connection for what would come with every frame."""
-        if key not in self._told:
-            self._told.add(key)
-            log.error(message, extra=fields(**facts))
-
     def _leave_unseen(self, item: Unreadable | Dropped, outcome: Outcome, reason: str) -> None:
         record = FrameRecord(index=item.index, origin=item.origin, outcome=outcome, reason=reason)
         self._checkout.leave(record, None)
-
-    def _leave(
-        self,
-        frame: Frame,
-        outcome: Outcome,
-        *,
-        reason: str,
-        latency: Latency | None = None,
-        answer: Answer | None = None,
-    ) -> None:
-        """A frame ends here, answered or not."""
-        record = FrameRecord(
-            index=frame.index,
-            origin=frame.origin,
-            outcome=outcome,
-            captured_at=frame.captured_at,
-            latency=latency,
-            answer=answer,
-            reason=reason,
-        )
-        self._checkout.leave(record, frame.data)
 
 
 def _why_not(seen: Observation) -> str:

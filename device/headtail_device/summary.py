@@ -48,7 +48,8 @@ class RunSummary:
 
     @property
     def frames_per_s(self) -> float:
-        return self.frames / self.wall_s if self.wall_s > 0 else 0.0
+        """Frames answered a second, by whomever; those dropped or lost are not in it."""
+        return self.totals.answered / self.wall_s if self.wall_s > 0 else 0.0
 
     @property
     def latency_ms(self) -> Mapping[str, Percentiles]:

@@ -1,38 +1,23 @@
 """Reading labelled photos out of a tar file made by hand."""
 
-import io
-import tarfile
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 
+from headtail_models.data import coco_photos
 from headtail_models.data.coco_photos import CocoPhotos, PhotoSetError, parse_labels
-
-
-def _jpeg(height: int = 40, width: int = 80) -> bytes:
-    picture = np.full((height, width, 3), 90, dtype=np.uint8)
-    return cv2.imencode(".jpg", picture)[1].tobytes()
-
-
-def _tar(path: Path, files: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return path
+from photo_tar import jpeg, write_tar
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    return _tar(
+    return write_tar(
         tmp_path / "photos.tar",
         {
-            "images/val/2.jpg": _jpeg(),
-            "images/val/1.jpg": _jpeg(20, 20),
-            "images/train/3.jpg": _jpeg(),
+            "images/val/2.jpg": jpeg(),
+            "images/val/1.jpg": jpeg(20, 20),
+            "images/train/3.jpg": jpeg(),
             "labels/val/2.txt": b"7 0.5 0.5 0.5 1\n0 0.25 0.25 0.1 0.1\n",
         },
     )
@@ -44,7 +29,7 @@ def test_photos_come_in_the_order_of_their_names(archive: Path) -> None:
     first, second = photos.photos("val")
     assert first.picture.shape == (20, 20, 3)
     assert (second.picture.shape, second.name) == ((40, 80, 3), "2")
-    assert second.file_bytes == len(_jpeg())
+    assert second.file_bytes == len(jpeg())
     np.testing.assert_allclose(second.boxes[0], [7, 20, 0, 60, 40])
     assert first.boxes.shape == (0, 5)
 
@@ -72,9 +57,15 @@ def test_what_is_no_tar_file(tmp_path: Path) -> None:
 
 
 def test_a_damaged_photo(tmp_path: Path) -> None:
-    path = _tar(tmp_path / "photos.tar", {"images/val/1.jpg": b"no picture"})
+    path = write_tar(tmp_path / "photos.tar", {"images/val/1.jpg": b"no picture"})
     with pytest.raises(PhotoSetError, match="can't be decoded"):
         list(CocoPhotos(path).photos("val"))
+
+
+def test_a_file_that_is_too_large(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coco_photos, "MAX_FILE_BYTES", 100)
+    with pytest.raises(PhotoSetError, match=r"1\.jpg has"):
+        list(CocoPhotos(archive).photos("val"))
 
 
 @pytest.mark.parametrize("text", ["1 2 3\n", "a b c d e\n", "1 2 3 4 5\n1 2\n", "1 2 3 4 5 6\n"])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,10 +12,11 @@ from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.bundle.manifest import DetectTask, QuantiserTable
 from headtail_models.task import task_for
 from headtail_models.zoo import records, yolov3_tiny
-from headtail_models.zoo.calibrate import Trunk
+from headtail_models.zoo.calibrate import Trunk, main
 from headtail_models.zoo.darknet import Yolo, read_network
 from headtail_models.zoo.errors import UnknownModelError
 from headtail_models.zoo.records import Calibration
+from photo_tar import jpeg, write_tar
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,19 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
     assert zoo.known() == (yolov3_tiny.NAME,)
     with pytest.raises(UnknownModelError, match="yolov3-tiny-coco"):
         zoo.build("yolov9", tmp_path / "out")
+
+
+def test_calibration_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tiny_darknet.asset_files(tmp_path / "asset")
+    monkeypatch.setattr("headtail_models.zoo.calibrate.fetch", lambda name: files)
+    photos = write_tar(tmp_path / "photos.tar", {"images/train2017/1.jpg": jpeg()})
+    assert main([str(photos), str(tmp_path / "out.json")]) == 0
+    record = msgspec.json.decode((tmp_path / "out.json").read_bytes(), type=Calibration)
+    assert record.photos == "1 photos of COCO train2017"
+    assert record.cuts["L3"]["q4"].quantiser().channels == 6
+
+
+def test_calibration_needs_photos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none.tar"), str(tmp_path / "out.json")]) == 1
+    assert "there is no photo set" in capsys.readouterr().err
+    assert not (tmp_path / "out.json").exists()

@@ -75,7 +75,7 @@ def test_it_is_a_field(a: bytes, b: bytes, c: bytes) -> None:
 def test_the_backends_agree(key: bytes, lane: bytes) -> None:
     integers, gcm = IntegerMultiplier(key), GcmMultiplier(key)
     assert integers.element == gcm.element == history_element(key)
-    assert integers.times(lane) == gcm.times(lane) == schoolbook(lane, integers.element)
+    assert integers.times_lanes(lane) == gcm.times_lanes(lane) == schoolbook(lane, integers.element)
 
 
 @pytest.mark.parametrize("vector", VECTORS["products"])
@@ -88,22 +88,20 @@ def test_products_are_frozen(vector: dict[str, str]) -> None:
 def test_multipliers_are_frozen(backend: Backend, vector: dict[str, str]) -> None:
     ready = backend(bytes.fromhex(vector["key"]))
     assert ready.element.hex() == vector["element"]
-    assert ready.times_lanes(memoryview(bytes.fromhex(vector["lanes"]))).hex() == vector["products"]
+    assert ready.times_lanes(bytes.fromhex(vector["lanes"])).hex() == vector["products"]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
 def test_lanes_are_multiplied_one_by_one(backend: Backend, count: int) -> None:
     ready = backend(b"h" * 16)
     lanes = [bytes([n]) * 16 for n in range(count)]
-    assert ready.times_lanes(bytearray(b"".join(lanes))) == b"".join(map(ready.times, lanes))
+    assert ready.times_lanes(b"".join(lanes)) == b"".join(map(ready.times_lanes, lanes))
 
 
 def test_sizes_are_checked(backend: Backend) -> None:
     ready = backend(b"h" * 16)
     with pytest.raises(ValueError, match="row of lanes"):
         ready.times_lanes(bytes(17))
-    with pytest.raises(ValueError, match="15 bytes"):
-        ready.times(bytes(15))
     with pytest.raises(ValueError, match="17 bytes"):
         multiply(bytes(17), ONE)
     with pytest.raises(ValueError, match="history key"):

@@ -151,7 +151,7 @@ def test_an_edge_stops_when_its_parents_pipe_ends(bundle: Path) -> None:
 def test_run_brings_its_own_edge_and_writes_everything(bundle: Path, tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mp4", frames=40)
     out = tmp_path / "out"
-    words = ["run", "--source", clip, "--bundle", bundle, "--out", out]
+    words: list[str | Path] = ["run", "--source", clip, "--bundle", bundle, "--out", out]
     with Headtail(*words) as run:
         output = run.process.communicate(timeout=PATIENCE_S)[0].decode()
         assert run.process.returncode == 0
@@ -168,8 +168,8 @@ def test_run_brings_its_own_edge_and_writes_everything(bundle: Path, tmp_path: P
 def test_an_interrupted_run_ends_in_order_and_leaves_no_edge(bundle: Path, tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mp4", frames=5000, rate_hz=25)
     out = tmp_path / "out"
-    words = ["run", "--source", clip, "--bundle", bundle, "--out", out, "--pace", "realtime"]
-    with Headtail(*words) as run:
+    words: list[str | Path] = ["run", "--source", clip, "--bundle", bundle, "--out", out]
+    with Headtail(*words, "--pace", "realtime") as run:
         wait_until(lambda: outcomes(out / "frames.jsonl")["edge"] >= 5, "some answers")
         run.process.send_signal(signal.SIGINT)
         output = run.process.communicate(timeout=PATIENCE_S)[0].decode()

@@ -161,7 +161,7 @@ def test_a_key_revoked_while_the_server_runs_is_refused_at_its_next_handshake(
 
     allowlist.revoke(server.path, "cam-1")
     assert clients.refused(device) == (zmq.Event.HANDSHAKE_FAILED_AUTH, 400)
-    assert server.allow_list.refresh() == {device.public}
+    assert server.allow_list.refresh() == {device.public: device.name}
     clients.send(other, b"still in")
     assert server.receive() == (b"still in", Identity(user="cam-2", public=other.public))
 

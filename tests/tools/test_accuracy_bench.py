@@ -1,20 +1,18 @@
 """`headtail bench accuracy` on a small bundle and photos made by hand."""
 
 import argparse
-import io
 import json
-import tarfile
 from pathlib import Path
 
 import cv2
 import msgspec
-import numpy as np
 import pytest
 
 import tiny_darknet
 from headtail.bench import accuracy
 from headtail.bench.report import Report
 from headtail_models.zoo.records import Accuracy
+from photo_tar import jpeg, write_tar
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +22,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    path = tmp_path / "coco-photos.tar"
-    picture = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
-    files = {
-        "images/val2017/1.jpg": cv2.imencode(".jpg", picture)[1].tobytes(),
-        "labels/val2017/1.txt": b"1 0.5 0.5 0.5 0.5\n",
-    }
-    with tarfile.open(path, "w") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return path
+    return write_tar(
+        tmp_path / "coco-photos.tar",
+        {
+            "images/val2017/1.jpg": jpeg(40, 60),
+            "labels/val2017/1.txt": b"1 0.5 0.5 0.5 0.5\n",
+        },
+    )
 
 
 def _run(*words: str) -> Report:

@@ -3,7 +3,7 @@ import importlib
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -19,14 +19,6 @@ Install = Callable[..., None]
 class ProbeError(ConfigError):
     """The probe was lost in a place that takes quite a few words to describe, so many that the
     advice needs more lines than one; look there with `headtail probe deep --again-and-again`."""
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers, root.level = handlers, level
 
 
 @pytest.fixture

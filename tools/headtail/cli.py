@@ -52,8 +52,8 @@ class Command:
 
 COMMANDS: Final = (
     Command("run", "run a whole pipeline: a device here, an edge beside it or elsewhere"),
-    Command("device", "run the device daemon"),
-    Command("edge", "run the edge daemon"),
+    Command("device", "run the device side on a source of pictures"),
+    Command("edge", "serve tails to devices"),
     Command("bundle", "build, check, sign and pack bundles"),
     Command("assets", "fetch pretrained weights and sample clips"),
     Command("keys", "make keys, and say who may connect"),

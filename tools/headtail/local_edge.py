@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
@@ -29,15 +30,16 @@ class LocalEdge:
     The child ends when its standard input does, so it can't outlive a parent that is killed.
     """
 
-    def __init__(self, bundle: Path, *, log: Path) -> None:
+    def __init__(self, bundle: Path, *, log: Path, options: Sequence[str] = ()) -> None:
         self._log = log
         self._bundle = bundle
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoint = ""
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "headtail", "edge", "serve", "--stop-on-eof"]
-        command += ["--bind", "tcp://127.0.0.1:0", "--bundle", str(self._bundle)]
+        command += ["--bind", "tcp://127.0.0.1:0", "--bundle", str(self._bundle), *self._options]
         try:
             log = self._log.open("wb")
         except OSError as error:

@@ -48,7 +48,7 @@ class PictureCodec:
         if shape != (1, *found, 3):
             raise CodecError(f"{self._kind} of {found[1]}x{found[0]} pixels, announced {shape}")
         try:
-            picture = cv2.imdecode(np.frombuffer(view, dtype=np.uint8), cv2.IMREAD_COLOR_BGR)
+            picture = cv2.imdecode(np.frombuffer(view, dtype=np.uint8), cv2.IMREAD_COLOR)
         except cv2.error as error:
             raise CodecError(f"damaged {self._kind}: {error}") from None
         # An EXIF orientation may have turned the picture since its header was read.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headtail_fabric.errors import ConfigError
 
-_MAX_FILE_BYTES: Final = 32 * 1024 * 1024
+MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 
 
 class PhotoSetError(ConfigError):
@@ -73,12 +73,11 @@ class CocoPhotos:
                 yield LabelledPhoto(name=name, file_bytes=len(data), picture=picture, boxes=boxes)
 
     def _read(self, archive: tarfile.TarFile, path: str) -> bytes:
-        entry = self._entries.get(path)
-        stream = archive.extractfile(entry) if entry else None
-        if entry is None or stream is None:
-            raise PhotoSetError(f"{self._path} lacks {path}")
-        if entry.size > _MAX_FILE_BYTES:
+        entry = self._entries[path]
+        if entry.size > MAX_FILE_BYTES:
             raise PhotoSetError(f"{path} has {entry.size} bytes")
+        stream = archive.extractfile(entry)
+        assert stream is not None  # only regular files are listed
         with stream:
             return stream.read()
 

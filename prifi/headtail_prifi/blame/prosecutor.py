@@ -159,6 +159,7 @@ class Prosecutor:
         self._case: OpenCase | None = None
         self._statements: dict[Seat, Statement] = {}
         self._pair: tuple[Seat, Seat] | None = None
+        self._waits_for_membership = False
         self.state = ProsecutorState.QUIET
         self.outbox: deque[Outgoing] = deque()
         self.outcomes: deque[Outcome] = deque()
@@ -172,7 +173,7 @@ class Prosecutor:
     def on_jam(self, slot: int, now: float) -> None:
         """A cell of the slot was disrupted. Three in a row, and accusations go by shuffle."""
         self._jams[slot] += 1
-        if self._jams[slot] < JAMS_BEFORE_SHUFFLE or self.state is not ProsecutorState.QUIET:
+        if self._jams[slot] < JAMS_BEFORE_SHUFFLE or not self._idle:
             return
         self._jammed = [
             jammed for jammed, count in self._jams.items() if count >= JAMS_BEFORE_SHUFFLE
@@ -199,6 +200,7 @@ class Prosecutor:
         """A membership began: drop what is not decided."""
         self._queue.clear()
         self._jams.clear()
+        self._waits_for_membership = False
         self._close()
 
     def receive(self, frame: Buffer, header: Header, source: Seat, now: float) -> None:
@@ -235,6 +237,11 @@ class Prosecutor:
         self._close()
         self._next(now)
 
+    @property
+    def _idle(self) -> bool:
+        """Free for the next accusation: no case, and nobody who is convicted but still in."""
+        return self.state is ProsecutorState.QUIET and not self._waits_for_membership
+
     # -- accusations --------------------------------------------------------------------------
 
     def _consider(self, accusation: Accusation) -> bool:
@@ -266,7 +273,7 @@ class Prosecutor:
         return True
 
     def _next(self, now: float) -> None:
-        while self._queue and self.state is ProsecutorState.QUIET:
+        while self._queue and self._idle:
             accusation, claim = self._queue.popleft()
             if accusation not in self._charged:
                 self._charged.add(accusation)
@@ -455,6 +462,7 @@ class Prosecutor:
     # -- small parts --------------------------------------------------------------------------
 
     def _rule(self, ruling: Ruling, evidence: Evidence | None = None) -> None:
+        self._waits_for_membership |= ruling.culprit is not None
         if evidence is None:
             self.outcomes.append(Outcome(ruling=ruling))
             return

@@ -12,6 +12,7 @@ the keystream that no pad uses, which is what keeps a lane from betraying its ow
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from struct import Struct
 from typing import Final
 
@@ -33,12 +34,13 @@ _PARAMETERS: Final = Struct(">4sIHHI")
 _MAGIC: Final = b"HTG1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Geometry:
     """Raises GeometryError when a value is out of its limits.
 
     `clients` counts the slots of the epoch, `sub_slots` the cells in one round, `window` the
-    rounds that may be open at a time, `down_bytes` bounds the data of one downstream frame.
+    rounds that may be open at a time, `down_bytes` bounds the data of one downstream frame. What
+    derives from them is computed once (so there are no slots): rounds ask for it all the time.
     """
 
     clients: int
@@ -83,52 +85,52 @@ class Geometry:
             down_bytes=down_bytes,
         )
 
-    @property
+    @cached_property
     def plain_bytes(self) -> int:
         """Bytes of a cell once opened: its header and its body, padding included."""
         return self.cell_bytes - TAG_BYTES
 
-    @property
+    @cached_property
     def body_bytes(self) -> int:
         """Bytes that one cell can carry for the application."""
         return self.plain_bytes - CELL_HEADER_BYTES
 
-    @property
+    @cached_property
     def payload_bytes(self) -> int:
         """Bytes of all sub-slots of one round."""
         return self.sub_slots * self.cell_bytes
 
-    @property
+    @cached_property
     def reservation_lanes(self) -> int:
         """R: lanes of 128 reservation bits, one bit a slot."""
         return -(-self.clients // LANE_BITS)
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         """S + R: key lanes, then reservation lanes."""
         return self.sub_slots + self.reservation_lanes
 
-    @property
+    @cached_property
     def lane_bytes(self) -> int:
         """Bytes of all lanes in an upstream frame."""
         return self.lanes * LANE_BYTES
 
-    @property
+    @cached_property
     def reservation_start(self) -> int:
         """Where the reservation lanes begin in an upstream frame."""
         return self.payload_bytes + self.sub_slots * LANE_BYTES
 
-    @property
+    @cached_property
     def upstream_bytes(self) -> int:
         """Bytes that a client sends in each round."""
         return self.payload_bytes + self.lane_bytes
 
-    @property
+    @cached_property
     def stream_bytes(self) -> int:
         """Bytes of keystream per pair and round, and of what a guard sends for a round."""
         return self.payload_bytes + 2 * self.lane_bytes
 
-    @property
+    @cached_property
     def stride_blocks(self) -> int:
         """Cipher blocks from one round's keystream to the next."""
         return -(-self.stream_bytes // BLOCK_BYTES)

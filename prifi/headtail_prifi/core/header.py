@@ -48,7 +48,7 @@ class Kind(IntEnum):
     VOUCHED = 21
 
 
-_KINDS: Final = frozenset(Kind)
+_KINDS: Final = {int(kind): kind for kind in Kind}
 
 
 class Header(NamedTuple):
@@ -74,9 +74,10 @@ def read_header(frame: Buffer) -> Header:
     kind, flags, sender, round_, epoch, version = HEADER.unpack_from(frame)
     if flags & 0xF0 != FORMAT:
         raise FrameError(f"frame format {flags >> 4}, this side speaks {FORMAT >> 4}")
-    if kind not in _KINDS:
+    known = _KINDS.get(kind)
+    if known is None:
         raise FrameError(f"frame kind {kind}")
-    return Header(Kind(kind), flags & 0x0F, sender, round_, epoch, version)
+    return Header(known, flags & 0x0F, sender, round_, epoch, version)
 
 
 def short_id(epoch_id: bytes) -> int:

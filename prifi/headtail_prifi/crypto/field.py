@@ -27,21 +27,14 @@ _TAPS: Final = (0, 1, 2, 7)
 class Multiplier(ABC):
     """One public element, ready to multiply secret lanes of 16 bytes."""
 
-    element: bytes
+    @property
+    @abstractmethod
+    def element(self) -> bytes:
+        """The multiplier itself, 16 bytes; not needed to multiply, so computed when asked for."""
 
     @abstractmethod
-    def times(self, lane: bytes) -> bytes:
-        """The product of `element` with one lane."""
-
-    def times_lanes(self, lanes: bytes | bytearray | memoryview) -> bytes:
-        """The products with several lanes, one after the other: a multiple of 16 bytes."""
-        if len(lanes) % ELEMENT_BYTES:
-            raise ValueError(f"{len(lanes)} bytes are not a row of lanes")
-        secret = bytes(lanes)
-        return b"".join(
-            self.times(secret[start : start + ELEMENT_BYTES])
-            for start in range(0, len(secret), ELEMENT_BYTES)
-        )
+    def times_lanes(self, lanes: bytes) -> bytes:
+        """The product with each of one or more lanes, one after the other, 16 bytes each."""
 
 
 def multiplier(key: bytes) -> Multiplier:
@@ -81,11 +74,22 @@ class IntegerMultiplier(Multiplier):
     """Products by Python's integers; needs no extra."""
 
     def __init__(self, key: bytes) -> None:
-        self.element = history_element(key)
-        self._spread = _spread(self.element)
+        self._element = history_element(key)
+        self._spread = _spread(self._element)
 
-    def times(self, lane: bytes) -> bytes:
-        return _compress(_spread(lane) * self._spread)
+    @property
+    def element(self) -> bytes:
+        return self._element
+
+    def times_lanes(self, lanes: bytes) -> bytes:
+        return b"".join(_compress(_spread(lane) * self._spread) for lane in split_lanes(lanes))
+
+
+def split_lanes(lanes: bytes) -> list[bytes]:
+    """The elements of a row; ValueError unless it is a multiple of 16 bytes long."""
+    if len(lanes) % ELEMENT_BYTES:
+        raise ValueError(f"{len(lanes)} bytes are not a row of lanes")
+    return [lanes[start : start + ELEMENT_BYTES] for start in range(0, len(lanes), ELEMENT_BYTES)]
 
 
 def _spread(element: bytes) -> int:

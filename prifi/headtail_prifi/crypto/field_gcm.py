@@ -4,7 +4,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from headtail_prifi.crypto.field import ELEMENT_BYTES, Multiplier, history_element
+from headtail_prifi.crypto.field import ELEMENT_BYTES, Multiplier, history_element, split_lanes
 
 _NONCE: Final = bytes(12)
 
@@ -18,14 +18,16 @@ class GcmMultiplier(Multiplier):
     """
 
     def __init__(self, key: bytes) -> None:
-        self.element = history_element(key)
-        self._gcm = AESGCM(key)
-        self._of_zero = int.from_bytes(self._tag(bytes(ELEMENT_BYTES)))
+        self._key = key
+        self._encrypt = AESGCM(key).encrypt
+        self._of_zero = self._encrypt(_NONCE, b"", bytes(ELEMENT_BYTES))
 
-    def times(self, lane: bytes) -> bytes:
-        return (int.from_bytes(self._tag(lane)) ^ self._of_zero).to_bytes(ELEMENT_BYTES)
+    @property
+    def element(self) -> bytes:
+        return history_element(self._key)
 
-    def _tag(self, lane: bytes) -> bytes:
-        if len(lane) != ELEMENT_BYTES:
-            raise ValueError(f"a field element of {len(lane)} bytes")
-        return self._gcm.encrypt(_NONCE, b"", lane)
+    def times_lanes(self, lanes: bytes) -> bytes:
+        rows = split_lanes(lanes)
+        tags = b"".join([self._encrypt(_NONCE, b"", lane) for lane in rows])
+        zeros = self._of_zero * len(rows)
+        return (int.from_bytes(tags) ^ int.from_bytes(zeros)).to_bytes(len(tags))

@@ -3,7 +3,7 @@
 from collections import deque
 
 from headtail_prifi.core.membership import Certificate
-from headtail_prifi.core.seat import Seat
+from headtail_prifi.core.seat import Role, Seat
 from headtail_prifi.round.record import RoundRecord
 from headtail_prifi.round.voucher import CipherLog
 from headtail_prifi.setup.epoch import Epoch
@@ -11,12 +11,13 @@ from headtail_prifi.setup.roster import Membership
 
 
 class Books:
-    """Kept for `retain` rounds. A new membership closes the old books: rounds before it can't be
-    accused any more."""
+    """Kept for `retain` rounds; guards' ciphers come up to `ahead` rounds early. A new membership
+    closes the old books: rounds before it can't be accused any more."""
 
-    def __init__(self, epoch: Epoch, *, retain: int) -> None:
+    def __init__(self, epoch: Epoch, *, retain: int, ahead: int) -> None:
         self._epoch = epoch
         self._retain = retain
+        self._ahead = ahead
         self._records: dict[int, RoundRecord] = {}
         self._shown: dict[tuple[int, int | None], int] = {}
         self._logs: dict[Seat, CipherLog] = {}
@@ -73,6 +74,6 @@ class Books:
                 version=self.membership.version,
                 seat=seat,
                 first_round=self.first_round,
-                retain=self._retain,
+                retain=self._retain + (self._ahead if seat.role is Role.GUARD else 0),
             )
         return log

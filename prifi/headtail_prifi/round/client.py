@@ -85,7 +85,7 @@ _TABLE: Final[dict[ClientState, dict[Kind | _Milestone, ClientState]]] = {
         **dict.fromkeys(_KINDS, ClientState.RETIRED),
         _Milestone.STOPPED: ClientState.ENDED,
     },
-    ClientState.ENDED: {},
+    ClientState.ENDED: dict.fromkeys(_KINDS, ClientState.ENDED),
 }
 
 
@@ -209,7 +209,10 @@ class ClientCore:
         header = read_header(frame)
         if header.epoch != self._short_id:
             raise FrameError("a frame of another epoch")
-        follows = self._follow(header.kind)
+        if header.kind not in _TABLE[self.state]:
+            raise UnexpectedFrameError(f"{header.kind.name} while {self.state}")
+        if self.state is ClientState.ENDED:
+            return
         self._settle()
         match header.kind:
             case Kind.DOWN:
@@ -220,8 +223,6 @@ class ClientCore:
                 self._on_call(frame)
             case _:
                 self._on_blame(frame)
-        if self.state is ClientState.SPEAKING:
-            self.state = follows
 
     def to_send(self, now: float) -> list[Outgoing]:
         """Frames that must leave now, in order; all go to the relay."""
@@ -422,12 +423,6 @@ class ClientCore:
                 self.state = _TABLE[self.state][_Milestone.STOPPED]
 
     # -- small parts --------------------------------------------------------------------------
-
-    def _follow(self, kind: Kind) -> ClientState:
-        follows = _TABLE[self.state].get(kind)
-        if follows is None:
-            raise UnexpectedFrameError(f"{kind.name} while {self.state}")
-        return follows
 
     def _stop(self, reason: str) -> None:
         self.state = _TABLE[self.state][_Milestone.STOPPED]

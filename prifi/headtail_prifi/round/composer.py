@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtail_prifi.core.geometry import LANE_BYTES, Geometry
-from headtail_prifi.core.header import HEADER_BYTES, Header
+from headtail_prifi.core.header import Header
+from headtail_prifi.core.messages import NOBODY
 from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.outbound import Outbound
 
@@ -36,15 +37,14 @@ class Composer:
         `row` is the round's combined stream; with `permit` 0 no reservation is made.
         """
         geometry = self._geometry
-        frame = bytearray(header.encode())
-        frame.extend(bytes(geometry.upstream_bytes))
-        cell = np.frombuffer(frame, np.uint8)[HEADER_BYTES:]
-        cell[: geometry.payload_bytes] = row[: geometry.payload_bytes]
-        cell[geometry.payload_bytes :] = lock.mask(row[geometry.payload_bytes :].tobytes())
+        secrets = row[geometry.payload_bytes :].tobytes()
+        cell = np.concatenate((row[: geometry.payload_bytes], lock.mask(secrets)))
         owned = 0
         for sub_slot, owner in enumerate(owners):
+            if owner == NOBODY:
+                continue
             mine = owner == self._slot
-            own = self._outbound.take(mine)
+            own = self._outbound.take(mine, sub_slot)
             start = sub_slot * geometry.cell_bytes
             cell[start : start + geometry.cell_bytes] ^= own.payload
             start = geometry.key_lane_start(sub_slot)
@@ -52,4 +52,4 @@ class Composer:
             owned += mine
         bit = permit & (self._outbound.stock > owned)
         cell[geometry.reservation_start :] ^= self._reservations[bit]
-        return bytes(frame), bit
+        return header.encode() + cell.tobytes(), bit

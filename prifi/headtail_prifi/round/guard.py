@@ -30,7 +30,7 @@ from headtail_prifi.core.seat import RELAY, guard_seat
 from headtail_prifi.crypto.cipher import PadCipher
 from headtail_prifi.crypto.entropy import Entropy
 from headtail_prifi.crypto.signature import SigningKey
-from headtail_prifi.round.pads import batch_rounds, combined
+from headtail_prifi.round.pads import Bytes, batch_rounds, combined
 from headtail_prifi.round.segment import Segment, Segments
 from headtail_prifi.round.testimony import GuardTestimony
 from headtail_prifi.setup.core import Outgoing
@@ -56,7 +56,7 @@ _KINDS: Final = (
 )
 _TABLE: Final[dict[GuardState, dict[Kind, GuardState]]] = {
     GuardState.SERVING: dict.fromkeys(_KINDS, GuardState.SERVING),
-    GuardState.ENDED: {},
+    GuardState.ENDED: dict.fromkeys(_KINDS, GuardState.ENDED),
 }
 
 
@@ -101,9 +101,10 @@ class GuardCore:
         header = read_header(frame)
         if header.epoch != self._short_id:
             raise FrameError("a frame of another epoch")
-        follows = _TABLE[self.state].get(header.kind)
-        if follows is None:
+        if header.kind not in _TABLE[self.state]:
             raise UnexpectedFrameError(f"{header.kind.name} while {self.state}")
+        if self.state is GuardState.ENDED:
+            return
         match header.kind:
             case Kind.GRANT:
                 self._on_grant(frame, header)
@@ -148,7 +149,7 @@ class GuardCore:
             first += count
 
     def _pads(self, segment: Segment, first: int, count: int) -> bytes:
-        rows = combined(segment.streams, self._geometry, first, count)
+        rows = self._rows(segment, first, count)
         for offset, row in enumerate(rows):
             segment.log.add(first + offset, row.data)
         return b"".join(
@@ -158,6 +159,9 @@ class GuardCore:
                 segment.log.sign(first, count, self._signing_key),
             )
         )
+
+    def _rows(self, segment: Segment, first: int, count: int) -> Bytes:
+        return combined(segment.streams, self._geometry, first, count)
 
     def _on_propose(self, frame: Buffer) -> None:
         propose = decode_body(Propose, memoryview(frame)[HEADER_BYTES:])

@@ -65,9 +65,9 @@ class Outbound:
         self._silence = silence(geometry)
         self._waiting: deque[Item] = deque()
         self._owned: deque[Card] = deque()
-        self._cover: deque[Card] = deque()
+        self._cover = deque(Card(False, None, self._silence) for _ in range(geometry.sub_slots))
         self._decks = (self._cover, self._owned)
-        self._taken: list[Card] = []
+        self._taken: list[tuple[int, Card]] = []
         self._under_way: dict[int, list[Sent]] = {}
         self._next_id = 1
         self.stock = 0
@@ -98,19 +98,24 @@ class Outbound:
         )
         return any(item is not None and item.kind is CellKind.ACCUSATION for item in items)
 
-    def take(self, owned: bool) -> Cell:
+    def take(self, owned: bool, sub_slot: int) -> Cell:
         """The cell for a sub-slot: the next own one, or silence. Same work either way."""
         card = self._decks[owned].popleft()
-        self._taken.append(card)
+        self._taken.append((sub_slot, card))
         return card.cell
 
     def settle(self, round_: int) -> None:
         """Note what was taken for `round_`, and seal what comes next."""
-        sent = [Sent(sub_slot, card) for sub_slot, card in enumerate(self._taken) if card.owned]
+        sent = []
+        for sub_slot, card in self._taken:
+            if card.owned:
+                sent.append(Sent(sub_slot, card))
+            else:
+                self._cover.append(card)
+        self._taken.clear()
         if sent:
             self._under_way[round_] = sent
-        self._taken.clear()
-        self._restock()
+            self._restock()
 
     def confirm(self, report: Report) -> tuple[list[int], list[Spoilt]]:
         """Ids of the data cells that arrived in the reported round, and the cells that did not.
@@ -184,6 +189,3 @@ class Outbound:
         self._owned.clear()
         self._owned.extend(sealed)
         self._owned.extend(Card(True, None, self._silence) for _ in range(depth))
-        self._cover.extend(
-            Card(False, None, self._silence) for _ in range(depth - len(self._cover))
-        )

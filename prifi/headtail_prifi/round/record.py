@@ -26,11 +26,9 @@ class RoundRecord:
         "link",
         "missing",
         "opened",
-        "opened_at",
         "owners",
         "round",
         "rows",
-        "version",
     )
 
     def __init__(
@@ -38,24 +36,20 @@ class RoundRecord:
         *,
         geometry: Geometry,
         round_: int,
-        version: int,
         owners: tuple[int, ...],
         down: bytes,
         before: bytes,
         link: bytes,
         members: Sequence[int],
-        opened_at: float,
     ) -> None:
         self._geometry = geometry
         self._total = np.zeros(geometry.upstream_bytes, np.uint8)
         self.round = round_
-        self.version = version
         self.owners = owners
         self.down = down
         self.before = before
         self.link = link
         self.missing = set(members)
-        self.opened_at = opened_at
         self.frames: dict[int, bytes] = {}
         self.rows: tuple[Bytes, ...] = ()
         self.opened: Bytes | None = None

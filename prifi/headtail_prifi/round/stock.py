@@ -10,6 +10,11 @@ from headtail_prifi.round.pads import batch_rounds
 Bytes = NDArray[np.uint8]
 
 
+def ahead_rounds(geometry: Geometry, ahead_batches: int) -> int:
+    """How far ahead of the next round guards are granted rounds, but for one batch."""
+    return max(ahead_batches * batch_rounds(geometry), 2 * geometry.window)
+
+
 class PadStock:
     """Rows by guard and round, of one membership. The relay pulls: a guard sends what it was
     granted, so it can neither flood the relay nor fall behind unnoticed."""
@@ -18,7 +23,7 @@ class PadStock:
         self, *, geometry: Geometry, guards: int, ahead_batches: int, first_round: int
     ) -> None:
         self._batch = batch_rounds(geometry)
-        self._ahead = max(ahead_batches * self._batch, 2 * geometry.window)
+        self._ahead = ahead_rounds(geometry, ahead_batches)
         self._rows: list[dict[int, Bytes]] = [{} for _ in range(guards)]
         self._granted = [first_round] * guards
         self._first_round = first_round

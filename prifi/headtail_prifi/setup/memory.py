@@ -124,30 +124,19 @@ class SetupSwarm:
     def run(self) -> None:
         """Starts the attempt and goes on until nobody has anything to do but wait."""
         self._call(RELAY, 0.0, lambda: self.relay.start(0.0))
-        for _ in range(MAX_STEPS):
-            if not self._queue:
-                return
-            at, kind, order, seat, frame = heappop(self._queue)
-            free_at = self._free_at.get(seat, 0.0)
-            if free_at > at:
-                heappush(self._queue, (free_at, kind, order, seat, frame))
-                continue
-            self._serve(at, kind, seat, frame)
-        raise AssertionError("the set-up does not end")
+        self._drain()
 
     def time_out(self, now: float) -> None:
         """Tells everybody that it is `now`, and goes on."""
-        for seat in (RELAY, *self._seats(Role.GUARD), *self._seats(Role.CLIENT)):
+        for seat in self._everybody():
             heappush(self._queue, (now, _TIMER, next(self._order), seat, b""))
-        while self._queue:
-            at, kind, _, seat, frame = heappop(self._queue)
-            self._serve(at, kind, seat, frame)
+        self._drain()
 
     def finished(self) -> Finished:
         """The epoch and everybody's secrets, once all are ready."""
         epochs = []
         secrets: dict[Role, list[ClientSecrets | GuardSecrets]] = {role: [] for role in Role}
-        for seat in (RELAY, *self._seats(Role.GUARD), *self._seats(Role.CLIENT)):
+        for seat in self._everybody():
             event = self.events.get(seat)
             if not isinstance(event, Ready):
                 raise AssertionError(f"{seat!r} is not ready: {event}")
@@ -160,6 +149,18 @@ class SetupSwarm:
             tuple(one for one in secrets[Role.CLIENT] if isinstance(one, ClientSecrets)),
             tuple(one for one in secrets[Role.GUARD] if isinstance(one, GuardSecrets)),
         )
+
+    def _drain(self) -> None:
+        for _ in range(MAX_STEPS):
+            if not self._queue:
+                return
+            at, kind, order, seat, frame = heappop(self._queue)
+            free_at = self._free_at.get(seat, 0.0)
+            if free_at > at:
+                heappush(self._queue, (free_at, kind, order, seat, frame))
+            else:
+                self._serve(at, kind, seat, frame)
+        raise AssertionError("the set-up does not end")
 
     def _serve(self, at: float, kind: int, seat: Seat, frame: bytes) -> None:
         core = self._core(seat)
@@ -209,6 +210,11 @@ class SetupSwarm:
             yield from self._seats(seat.role)
         else:
             yield seat
+
+    def _everybody(self) -> Iterator[Seat]:
+        yield RELAY
+        yield from self._seats(Role.GUARD)
+        yield from self._seats(Role.CLIENT)
 
     def _seats(self, role: Role) -> Iterator[Seat]:
         if role is Role.CLIENT:

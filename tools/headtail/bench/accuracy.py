@@ -126,12 +126,13 @@ def _fill(report: Report, evaluation: Evaluation, *, whole: bool) -> None:
 
 
 def _row(variant: Variant, evaluation: Evaluation) -> list[str]:
+    drop = round(evaluation.full.map50 - variant.precision.map50, 3) or 0.0  # never -0.000
     return [
         variant.place,
         variant.codec,
         f"{variant.mean_bytes:,.0f}",
         f"{variant.precision.map50:.3f}",
-        f"{evaluation.full.map50 - variant.precision.map50:+.3f}",
+        f"{drop:+.3f}",
         f"{variant.precision.map:.3f}",
         f"{variant.agreement:.3f}",
     ]

@@ -1,8 +1,8 @@
 """`headtail bench`: measure, print, and write the figures."""
 
 import argparse
-import importlib
 import pkgutil
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
@@ -32,7 +32,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        module = importlib.import_module(f"headtail.bench.{options.name.replace('-', '_')}")
+        module = import_module(f"headtail.bench.{options.name.replace('-', '_')}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("headtail"):
             raise

@@ -52,12 +52,13 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         action="store_true",
         help="print every setting with its default, as a file to begin with, and exit",
     )
-    _add_settings(run)
+    add_settings(run)
     run.set_defaults(handler=_run, log_level="info")
 
 
-def _add_settings(run: argparse.ArgumentParser) -> None:
-    """No flag has a default of its own: those stand in `DeviceConfig`."""
+def add_settings(run: argparse.ArgumentParser) -> None:
+    """Add the flags that override a device's settings. None has a default of its own: those stand
+    in `DeviceConfig`."""
 
     def setting(flag: str, key: str, **how: Any) -> None:
         run.add_argument(flag, dest=_SETTING + key, **how)
@@ -85,16 +86,20 @@ def _add_settings(run: argparse.ArgumentParser) -> None:
     setting("--name", "name", help="what the edge sees this device as")
 
 
-def _run(args: argparse.Namespace) -> int:
-    if args.print_config:
-        print(config.example(DeviceConfig), end="")
-        return 0
-    flags = {
+def chosen_settings(args: argparse.Namespace) -> dict[str, object]:
+    """What the flags of `add_settings` say, by key in `DeviceConfig`; None where nothing."""
+    return {
         key.removeprefix(_SETTING): value
         for key, value in vars(args).items()
         if key.startswith(_SETTING)
     }
-    settings = config.load(DeviceConfig, args.config, flags)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.print_config:
+        print(config.example(DeviceConfig), end="")
+        return 0
+    settings = config.load(DeviceConfig, args.config, chosen_settings(args))
     # Only now: ONNX Runtime and OpenCV take a while to load.
     from headtail_device.daemon import run_device
 

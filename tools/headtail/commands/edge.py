@@ -85,11 +85,6 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="threads that compute one batch")
     parser.add_argument("--max-batch", type=int, help="requests computed together at most")
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="for Prometheus")
-    parser.add_argument(
-        "--stop-on-eof",
-        action="store_true",
-        help="stop when standard input ends, so as not to outlive the program that started it",
-    )
 
 
 _FLAGS: Final = (
