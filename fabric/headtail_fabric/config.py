@@ -10,27 +10,23 @@ A relative path in the file is relative to the file's folder, and `~` is the use
 """
 
 import difflib
-import json
 import os
 import re
-import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import NODEFAULT, inspect
+from msgspec import inspect
 
 from headtail_fabric.errors import ConfigError
+from headtail_fabric.toml_text import Key, dotted, toml_value
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 _Config = TypeVar("_Config", bound=msgspec.Struct)
-_Key = tuple[str | int, ...]
-
 _COMMAND_LINE: Final = "command line"
-_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MSGSPEC_ERROR: Final = re.compile(
     r"(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL
 )
@@ -174,8 +170,8 @@ class _Reader:
         self._flagged = set(flags)
 
     def merge_flags(self, data: dict[str, object]) -> None:
-        for dotted, value in self._flags.items():
-            *parents, last = dotted.split(".")
+        for key, value in self._flags.items():
+            *parents, last = key.split(".")
             table = data
             for depth, name in enumerate(parents, start=1):
                 at = ".".join(parents[:depth])
@@ -187,9 +183,9 @@ class _Reader:
                 table = inner
             table[last] = value
 
-    def check(self, value: object, kind: inspect.Type, at: _Key) -> None:
+    def check(self, value: object, kind: inspect.Type, at: Key) -> None:
         """Raise UnknownKeyError for the first key that `kind` does not know, at any depth."""
-        for option in _options(kind):
+        for option in options_of(kind):
             match option, value:
                 case inspect.StructType(), dict() if _chosen(option, value):
                     known = {field.encode_name: field.type for field in option.fields}
@@ -206,13 +202,13 @@ class _Reader:
                     for index, inner in enumerate(value):
                         self.check(inner, option.item_type, (*at, index))
 
-    def _check_entry(self, value: object, kind: inspect.Type, at: _Key) -> None:
+    def _check_entry(self, value: object, kind: inspect.Type, at: Key) -> None:
         """Convert an entry on its own: msgspec does not say which of a mapping's it was."""
-        match list(_options(kind)):
+        match list(options_of(kind)):
             case [inspect.StructType(cls=cls)]:
                 self.convert(value, cls, at)
 
-    def convert(self, value: object, kind: type[_Config], at: _Key) -> _Config:
+    def convert(self, value: object, kind: type[_Config], at: Key) -> _Config:
         try:
             return msgspec.convert(value, kind, dec_hook=self._path)
         except msgspec.ValidationError as error:
@@ -230,18 +226,18 @@ class _Reader:
         except RuntimeError as error:
             raise ValueError(str(error)) from None
 
-    def _unknown(self, at: _Key, known: Mapping[str, object]) -> UnknownKeyError:
-        name, dotted = str(at[-1]), _dotted(at)
-        nearest = [_dotted((*at[:-1], near)) for near in difflib.get_close_matches(name, known, 1)]
-        nearest += [_dotted(key) for key in _keys(self.schema, ()) if key[-1] == name]
+    def _unknown(self, at: Key, known: Mapping[str, object]) -> UnknownKeyError:
+        name, key = str(at[-1]), dotted(at)
+        nearest = [dotted((*at[:-1], near)) for near in difflib.get_close_matches(name, known, 1)]
+        nearest += [dotted(key) for key in _keys(self.schema, ()) if key[-1] == name]
         hint = f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
         return UnknownKeyError(
-            f"{self._blamed(dotted)}: {dotted}: unknown key, {hint}",
-            key=dotted,
+            f"{self._blamed(key)}: {key}: unknown key, {hint}",
+            key=key,
             nearest=nearest[0] if nearest else None,
         )
 
-    def _bad_value(self, message: str, at: _Key) -> BadValueError:
+    def _bad_value(self, message: str, at: Key) -> BadValueError:
         match = _MSGSPEC_ERROR.fullmatch(message)
         assert match is not None  # the pattern takes any text
         what = match["what"]
@@ -253,23 +249,24 @@ class _Reader:
             what = f"expected one of {', '.join(choices)}"
         for word, plain in _WORDS.items():
             what = what.replace(word, plain)
-        dotted = _dotted(at)
-        return BadValueError(f"{self._blamed(dotted)}: {dotted}: {what}", key=dotted)
+        key = dotted(at)
+        place = f"{self._blamed(key)}: {key}" if key else self._source
+        return BadValueError(f"{place}: {what}", key=key)
 
-    def _blamed(self, dotted: str) -> str:
-        steps = dotted.split(".")
+    def _blamed(self, key: str) -> str:
+        steps = key.split(".")
         parents = {".".join(steps[:depth]) for depth in range(1, len(steps) + 1)}
         return _COMMAND_LINE if parents & self._flagged else self._source
 
 
-def _options(kind: inspect.Type) -> Iterator[inspect.Type]:
+def options_of(kind: inspect.Type) -> Iterator[inspect.Type]:
     """What `kind` may be, without its annotations; several for a union."""
     match kind:
         case inspect.Metadata(type=inner):
-            yield from _options(inner)
+            yield from options_of(inner)
         case inspect.UnionType(types=types):
             for inner in types:
-                yield from _options(inner)
+                yield from options_of(inner)
         case _:
             yield kind
 
@@ -280,7 +277,7 @@ def _chosen(option: inspect.StructType, value: dict[str, object]) -> bool:
 
 
 def _inner(kind: inspect.Type, step: str | int) -> Iterator[inspect.Type]:
-    for option in _options(kind):
+    for option in options_of(kind):
         match option:
             case inspect.StructType(fields=fields):
                 yield from (field.type for field in fields if field.encode_name == step)
@@ -290,17 +287,17 @@ def _inner(kind: inspect.Type, step: str | int) -> Iterator[inspect.Type]:
                 yield inner
 
 
-def _choices(kind: inspect.Type, at: _Key) -> list[str]:
+def _choices(kind: inspect.Type, at: Key) -> list[str]:
     """The values that the field `at` may have, when they are a closed set."""
     if at:
         return [choice for inner in _inner(kind, at[0]) for choice in _choices(inner, at[1:])]
     found: list[str] = []
-    for option in _options(kind):
+    for option in options_of(kind):
         match option:
             case inspect.LiteralType(values=values):
-                found += [_toml(value) for value in values]
+                found += [toml_value(value) for value in values]
             case inspect.EnumType(cls=cls):
-                found += [_toml(member.value) for member in cls]
+                found += [toml_value(member.value) for member in cls]
             case inspect.NoneType():
                 continue
             case _:
@@ -308,107 +305,10 @@ def _choices(kind: inspect.Type, at: _Key) -> list[str]:
     return found
 
 
-def _keys(kind: inspect.Type, at: _Key) -> Iterator[_Key]:
+def _keys(kind: inspect.Type, at: Key) -> Iterator[Key]:
     """Every key of a configuration that lies in fixed tables."""
-    for option in _options(kind):
+    for option in options_of(kind):
         if isinstance(option, inspect.StructType):
             for field in option.fields:
                 yield (*at, field.encode_name)
                 yield from _keys(field.type, (*at, field.encode_name))
-
-
-def _dotted(at: _Key) -> str:
-    """`at` as TOML writes it, with indices in brackets."""
-    text = ""
-    for step in at:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            plain = _BARE_KEY.fullmatch(step) or step == "*"
-            text += ("." if text else "") + (step if plain else _toml(step))
-    return text
-
-
-def example(kind: type[msgspec.Struct]) -> str:
-    """All keys with their descriptions and defaults, as a file that `load` takes.
-
-    What has no default is there as a comment.
-    """
-    schema = inspect.type_info(kind)
-    assert isinstance(schema, inspect.StructType)
-    return "\n".join([*_comment(kind.__doc__), *_table(schema, None, ())]).strip() + "\n"
-
-
-def _table(schema: inspect.StructType, value: object, at: _Key) -> list[str]:
-    """The lines of one table: its own keys, then the tables in it."""
-    own, tables = [], []
-    if schema.tag_field is not None:
-        own.append(f"{schema.tag_field} = {_toml(schema.tag)}")
-    for field in schema.fields:
-        key = (*at, field.encode_name)
-        default = _default(field) if value is None else getattr(value, field.name)
-        notes = _comment(_description(field.type))
-        nested = _struct(field.type, default)
-        if nested is None:
-            gap = [""] if own and notes else []
-            own += [*gap, *notes, _entry(field.encode_name, default)]
-            continue
-        inner = default if isinstance(default, msgspec.Struct) else None
-        lines = [*(notes or _comment(nested.cls.__doc__)), f"[{_dotted(key)}]"]
-        lines += _table(nested, inner, key)
-        unset = default is None
-        tables += ["", *(f"# {line}".rstrip() if unset else line for line in lines)]
-    return [*own, *tables]
-
-
-def _default(field: inspect.Field) -> object:
-    return field.default if field.default_factory is NODEFAULT else field.default_factory()
-
-
-def _struct(kind: inspect.Type, default: object) -> inspect.StructType | None:
-    """The table that a field is, if it is one; of several, that of the default."""
-    structs = [option for option in _options(kind) if isinstance(option, inspect.StructType)]
-    chosen = [option for option in structs if option.cls is type(default)]
-    return next(iter(chosen or structs), None)
-
-
-def _entry(name: str, default: object) -> str:
-    key = _dotted((name,))
-    if default is NODEFAULT:
-        return f"# {key} =    (required)"
-    if default is None:
-        return f"# {key} =    (not set)"
-    line = f"{key} = {_toml(msgspec.to_builtins(default, enc_hook=str))}"
-    # An empty inline table would forbid the tables that someone adds below.
-    return f"# {line}" if default == {} else line
-
-
-def _description(kind: inspect.Type) -> str | None:
-    match kind:
-        case inspect.Metadata(extra_json_schema={"description": str(text)}):
-            return text
-    return None
-
-
-def _comment(text: str | None) -> list[str]:
-    paragraph = " ".join((text or "").split())
-    return [f"# {line}" for line in textwrap.wrap(paragraph, width=96)]
-
-
-def _toml(value: object) -> str:
-    """A plain value in TOML's notation."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return repr(value)
-        case str():
-            # JSON's escapes are TOML's, but TOML wants DEL escaped too.
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case list() | tuple():
-            return f"[{', '.join(map(_toml, value))}]"
-        case Mapping():
-            pairs = (f"{_dotted((key,))} = {_toml(inner)}" for key, inner in value.items())
-            return f"{{{', '.join(pairs)}}}"
-        case _:
-            raise TypeError(f"{value!r} can't be written as TOML")

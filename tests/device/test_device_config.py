@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headtail_device.config import DeviceConfig
-from headtail_fabric import config
+from headtail_fabric import config, config_example
 from headtail_fabric.errors import ConfigError
 
 NEEDED = {"source": "clip.mp4", "bundle": "tiny", "edge.endpoint": "tcp://127.0.0.1:5555"}
@@ -75,5 +75,5 @@ def test_a_device_that_stays_local_needs_no_edge() -> None:
 
 def test_the_example_is_a_configuration(tmp_path: Path) -> None:
     file = tmp_path / "device.toml"
-    file.write_text(config.example(DeviceConfig))
+    file.write_text(config_example.example(DeviceConfig))
     assert config.load(DeviceConfig, file, NEEDED) == load()

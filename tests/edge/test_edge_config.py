@@ -8,13 +8,16 @@ import pytest
 
 from headtail_edge.config import EdgeConfig
 from headtail_edge.daemon import HalfSecuredError, NothingToServeError, serve
-from headtail_fabric import config
+from headtail_fabric import config, config_example
 from headtail_fabric.config import BadValueError, UnknownKeyError
 from headtail_fabric.zap import ExposedEndpointError
 
 
 def test_the_example_is_the_defaults() -> None:
-    assert config.parse(EdgeConfig, config.example(EdgeConfig), source="example") == EdgeConfig()
+    assert (
+        config.parse(EdgeConfig, config_example.example(EdgeConfig), source="example")
+        == EdgeConfig()
+    )
 
 
 def test_a_file_and_flags_make_one_value(tmp_path: Path) -> None:

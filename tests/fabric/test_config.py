@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from headtail_fabric import config
+from headtail_fabric import config, config_example
 from headtail_fabric.errors import ConfigError
 
 
@@ -186,7 +186,7 @@ def test_without_a_home_there_is_advice(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_example_documents_every_key() -> None:
     assert (
-        config.example(Device)
+        config_example.example(Device)
         == """\
 # A device that exists for these tests.
 # name =    (required)
@@ -224,9 +224,9 @@ device = 0
 
 
 def test_the_example_is_the_defaults() -> None:
-    text = config.example(Device)
+    text = config_example.example(Device)
     assert parsed(text, name="a") == Device(name="a")
-    assert config.parse(Link, config.example(Link), source="example") == Link()
+    assert config.parse(Link, config_example.example(Link), source="example") == Link()
 
 
 class Free(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,10 +255,35 @@ def test_any_default_survives_the_example(text: str, number: float, table: dict[
         frozen=True,
         kw_only=True,
     )
-    assert config.parse(kind, config.example(kind), source="example") == kind()
+    assert config.parse(kind, config_example.example(kind), source="example") == kind()
 
 
 @given(text=st.text(max_size=60))
 def test_any_text_gives_a_value_or_a_config_error(text: str) -> None:
     with suppress(ConfigError):
         assert parsed(text, name="a").name == "a"
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    mode: str = "edge"
+
+    def __post_init__(self) -> None:
+        if self.mode == "edge":
+            raise ValueError("mode is edge, but there is none")
+
+
+def test_what_a_configuration_refuses_as_a_whole_names_no_key() -> None:
+    with pytest.raises(
+        config.BadValueError, match=r"^file\.toml: mode is edge, but there is none$"
+    ):
+        config.parse(Checked, "", source="file.toml")
+
+
+def test_given_looks_in_the_file_and_in_the_flags(tmp_path: Path) -> None:
+    path = tmp_path / "device.toml"
+    path.write_text("[link]\nretry_s = 2.0\n")
+    given = config.given(path, {"name": "cam", "link.window": None})
+    assert [key for key in ("name", "link.retry_s", "link.window", "x.y") if given(key)] == [
+        "name",
+        "link.retry_s",
+    ]

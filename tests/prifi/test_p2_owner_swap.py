@@ -194,19 +194,6 @@ def talk(swarm: Swarm, first: int, second: int) -> None:
     swarm.run_rounds(70)
 
 
-def flip_once(swarm: Swarm, slot: int, bit: Callable[[int], int]) -> None:
-    """Have the disruptor invert one bit of the first cell of `slot`."""
-    done: list[int] = []
-
-    def flips(round_: int, owners: tuple[int, ...]) -> Iterable[int]:
-        if slot in owners and not done:
-            done.append(round_)
-            return [bit(owners.index(slot))]
-        return []
-
-    disrupt(swarm.clients[DISRUPTOR], flips)
-
-
 def disrupted(place: str) -> Script:
     """A script with one flip, tried at 16 places of the cell so that some 0 becomes a 1."""
 

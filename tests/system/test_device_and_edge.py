@@ -178,3 +178,28 @@ def test_an_interrupted_run_ends_in_order_and_leaves_no_edge(bundle: Path, tmp_p
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert_each_frame_ended_once(out / "frames.jsonl", len(records(out / "frames.jsonl")))
+
+
+def test_keys_let_the_enrolled_device_in_and_nobody_else(bundle: Path, tmp_path: Path) -> None:
+    keyring, allow = tmp_path / "keys", tmp_path / "allow.toml"
+    for name in ("edge-1", "cam-1", "cam-2"):
+        run_to_end("keys", "new", name, "--dir", keyring)
+    run_to_end("keys", "enrol", keyring / "cam-1.pub", "--allow", allow)
+    clip = write_clip(tmp_path / "clip.mp4", frames=20)
+    secured = ("--key", str(keyring / "edge-1.key"), "--allow", str(allow))
+    with serve(bundle, "tcp://127.0.0.1:0", *secured) as edge:
+        endpoint = edge.ready()["endpoint"]
+        for name, outcome in (("cam-1", "edge"), ("cam-2", "degraded")):
+            out = tmp_path / f"{name}.jsonl"
+            key = ("--key", str(keyring / f"{name}.key"))
+            server = ("--server-key", str(keyring / "edge-1.pub"))
+            with device(bundle, clip, endpoint, out, *key, *server) as running:
+                assert running.process.wait(PATIENCE_S) == 0
+                errors = running.errors()
+            assert outcomes(out) == {outcome: 20}, errors
+    assert "refused this device's key" in errors
+
+
+def run_to_end(*words: str | Path) -> None:
+    with Headtail(*words) as process:
+        assert process.process.wait(PATIENCE_S) == 0, process.errors()

@@ -52,7 +52,7 @@ class Command:
 
 COMMANDS: Final = (
     Command("run", "run a whole pipeline: a device here, an edge beside it or elsewhere"),
-    Command("device", "run the device side on a source of pictures"),
+    Command("device", "run heads on pictures"),
     Command("edge", "serve tails to devices"),
     Command("bundle", "build, check, sign and pack bundles"),
     Command("assets", "fetch pretrained weights and sample clips"),

@@ -8,10 +8,12 @@ adds (about 9 us to receive a message and 7 us to send one through ZeroMQ) is no
 import argparse
 import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
+from Crypto.Cipher import AES
 from rich.progress import Progress
 
 from headtail.bench.report import Cell, Report
@@ -52,20 +54,20 @@ _PAD_BYTES: Final = 16 * 1024 * 1024
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=5, help="turns of each figure (default 5)")
     parser.add_argument(
-        "--clients", type=int, default=max(_CLIENTS), help="no more clients than this (default 100)"
+        "--clients", type=int, default=100, choices=_CLIENTS, help="at most so many"
     )
 
 
 def run(options: argparse.Namespace) -> Report:
-    group, cipher = default_group(), default_cipher()
+    turns = max(1, options.turns)
     scene = set_scene(10, _GUARDS, Geometry(clients=10))
     report = Report(
         "prifi-core",
         {
-            "turns": options.turns,
+            "turns": turns,
             "time": "CPU of one process, best turn",
-            "group": group.name,
-            "cipher": cipher.name,
+            "group": default_group().name,
+            "cipher": default_cipher().name,
             "guards": _GUARDS,
             "sockets": "none",
             "protections": str(Swarm(scene).protections),
@@ -77,7 +79,7 @@ def run(options: argparse.Namespace) -> Report:
     with Progress(transient=True) as progress:
         task = progress.add_task("prifi-core", total=5)
         for part in (_pads, _shuffles, _setups, _rounds, _blame):
-            part(report, options.turns, counts)
+            part(report, turns, counts)
             progress.advance(task)
     gc.unfreeze()
     return report
@@ -106,29 +108,35 @@ def _pads(report: Report, turns: int, counts: Sequence[int]) -> None:
 
 
 def _pad_rates(cipher: PadCipher, geometry: Geometry, turns: int) -> tuple[float, float]:
-    """Megabytes of keystream a second: as the rounds make it, and one call after the other of
-    the cipher over one buffer."""
+    """Megabytes of keystream a second: as the rounds make it, and by the library's own call."""
     streams = [cipher.stream(bytes([guard]) * PAD_KEY_BYTES) for guard in range(_GUARDS)]
     count = batch_rounds(geometry)
     made = _GUARDS * count * geometry.stream_bytes
-    calls = max(1, _PAD_BYTES // made)
+    buffer = bytearray(64 * 1024)
+    bare = _bare_cipher(cipher.name)
+    calls, bare_calls = _PAD_BYTES // made, _PAD_BYTES // len(buffer)
 
     def ours() -> None:
         for call in range(calls):
             combined(streams, geometry, call * count, count)
 
-    buffer = bytearray(64 * 1024)
-    blocks = len(buffer) // 16
-    bare_calls = _PAD_BYTES // len(buffer)
+    def theirs() -> None:
+        for _ in range(bare_calls):
+            bare(buffer)
 
-    def bare() -> None:
-        for call in range(bare_calls):
-            streams[0].xor_into(buffer, call * blocks)
+    rate = calls * made / _best(ours, turns) / 1e6
+    return rate, bare_calls * len(buffer) / _best(theirs, turns) / 1e6
 
-    return (
-        calls * made / _best(ours, turns) / 1e6,
-        bare_calls * len(buffer) / _best(bare, turns) / 1e6,
-    )
+
+def _bare_cipher(name: str) -> Callable[[bytearray], object]:
+    key = bytes(PAD_KEY_BYTES)
+    if name == "cryptography":
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        openssl = Cipher(algorithms.AES(key), modes.CTR(bytes(BLOCK_BYTES))).encryptor()
+        return lambda buffer: openssl.update_into(buffer, buffer)
+    plain = AES.new(key, AES.MODE_CTR, nonce=b"")
+    return lambda buffer: plain.encrypt(buffer, output=buffer)
 
 
 # -- shuffle ---------------------------------------------------------------------------------------
@@ -151,23 +159,17 @@ def _shuffles(report: Report, turns: int, counts: Sequence[int]) -> None:
 
 
 def _shuffle_times(group: Group, count: int, turns: int) -> tuple[float, float, float]:
-    entropy = SystemEntropy()
+    entropy, base, context = SystemEntropy(), group.base, b"bench"
     generators(group.name, count)  # the same in all epochs
     keys = [group.mul_base(group.random_scalar(entropy)) for _ in range(count)]
-    done = shuffle(group, group.base, keys, entropy)
-
-    def make() -> bytes:
-        return prove(group, group.base, keys, done, context=b"bench", entropy=entropy)
-
-    proof = make()
-
-    def check() -> None:
-        verify(group, group.base, keys, done.base, done.keys, proof, context=b"bench")
-
+    done = shuffle(group, base, keys, entropy)
+    proof = prove(group, base, keys, done, context=context, entropy=entropy)
     return (
-        _best(lambda: shuffle(group, group.base, keys, entropy), turns),
-        _best(make, turns),
-        _best(check, turns),
+        _best(lambda: shuffle(group, base, keys, entropy), turns),
+        _best(lambda: prove(group, base, keys, done, context=context, entropy=entropy), turns),
+        _best(
+            lambda: verify(group, base, keys, done.base, done.keys, proof, context=context), turns
+        ),
     )
 
 
@@ -180,7 +182,7 @@ def _setups(report: Report, turns: int, counts: Sequence[int]) -> None:
     for count in counts:
         entropy = SystemEntropy()
         enrolment = enrol(count, _GUARDS, entropy, group=group)
-        path_ms, total_ms = float("inf"), float("inf")
+        path_ms = total_ms = float("inf")
         for _ in range(turns):
             swarm = SetupSwarm(enrolment, entropy, cost=time.process_time)
             started_at = time.process_time()
@@ -204,22 +206,16 @@ def _setups(report: Report, turns: int, counts: Sequence[int]) -> None:
 # -- rounds ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Spent:
-    """CPU seconds of each role."""
-
-    relay: float = 0.0
-    clients: float = 0.0
-    guards: float = 0.0
-
-
 def _rounds(report: Report, turns: int, counts: Sequence[int]) -> None:
     rows: list[list[Cell]] = []
     for count in counts:
         scene = set_scene(count, _GUARDS, Geometry(clients=count))
         for label, size in _CELLS.items():
+            # The same keys for cells of another size: a set-up for each would only take time.
             geometry = Geometry(clients=count, cell_bytes=size)
-            relay, client, guard = _Line(_with_geometry(scene, geometry)).measure(turns)
+            epoch = replace(scene.finished.epoch, parameters=geometry.encode())
+            sized = scene._replace(finished=scene.finished._replace(epoch=epoch))
+            relay, client, guard = _Line(sized).measure(turns)
             rows.append([f"{count}, {label}", relay, client, guard, count * (relay + client)])
             suffix = f"{label}_n{count}"
             if suffix == "1k_n100":
@@ -236,20 +232,14 @@ def _rounds(report: Report, turns: int, counts: Sequence[int]) -> None:
     )
 
 
-def _with_geometry(scene: Scene, geometry: Geometry) -> Scene:
-    """The same keys for cells of another size: a set-up for each would only take time."""
-    finished = scene.finished
-    epoch = replace(finished.epoch, parameters=geometry.encode())
-    return scene._replace(finished=finished._replace(epoch=epoch))
-
-
 class _Line:
     """The cores of one epoch, served role by role so that each role's time can be told."""
 
     def __init__(self, scene: Scene) -> None:
         swarm = Swarm(scene)
         self._relay, self._clients, self._guards = swarm.relay, swarm.clients, swarm.guards
-        self._spent = _Spent()
+        self._spent = dict.fromkeys(Role, 0.0)
+        """CPU seconds of all parties of a role in this turn."""
         self._body = b"x" * self._clients[0].body_bytes
         self._now = 0.0
 
@@ -257,14 +247,14 @@ class _Line:
         """Microseconds per client and round of the relay, a client and a guard: best turn each."""
         self._relay.start(self._now)
         self._run(_TURN_ROUNDS)
-        best = _Spent(*[float("inf")] * 3)
+        best = dict.fromkeys(Role, float("inf"))
         for _ in range(turns):
-            self._spent = _Spent()
+            self._spent = dict.fromkeys(Role, 0.0)
             self._run(_TURN_ROUNDS)
-            for role in ("relay", "clients", "guards"):
-                setattr(best, role, min(getattr(best, role), getattr(self._spent, role)))
+            best = {role: min(best[role], spent) for role, spent in self._spent.items()}
         scale = 1e6 / _TURN_ROUNDS / len(self._clients)
-        return best.relay * scale, best.clients * scale, best.guards * scale / len(self._guards)
+        guard = best[Role.GUARD] / len(self._guards)
+        return best[Role.RELAY] * scale, best[Role.CLIENT] * scale, guard * scale
 
     def _run(self, rounds: int) -> None:
         goal = self._relay.next_round + rounds
@@ -290,7 +280,7 @@ class _Line:
             outgoing = self._relay.to_send(self._now)
             while self._relay.next_event() is not None:
                 pass
-            self._spent.relay += time.process_time() - started_at
+            self._spent[Role.RELAY] += time.process_time() - started_at
             if not outgoing:
                 return
             arrived = [reply for to, frame in outgoing for reply in self._deliver(to, frame)]
@@ -306,11 +296,7 @@ class _Line:
             replies.extend((Seat(to.role, index), out.frame) for out in core.to_send(self._now))
             while core.next_event() is not None:
                 pass
-        spent = time.process_time() - started_at
-        if to.role is Role.CLIENT:
-            self._spent.clients += spent
-        else:
-            self._spent.guards += spent
+        self._spent[to.role] += time.process_time() - started_at
         return replies
 
 
@@ -346,9 +332,7 @@ class _DisruptingStream:
         first_round = block // self._stride_blocks
         for offset in range(len(buffer) // stride_bytes):
             if (first_round + offset) % self._every == 0:
-                start = offset * stride_bytes
-                for position in range(start, start + 8):
-                    buffer[position] ^= 0xFF
+                buffer[offset * stride_bytes] ^= 0xFF
 
 
 def _blame(report: Report, turns: int, counts: Sequence[int]) -> None:
@@ -399,26 +383,19 @@ def _find_disruptor(scene: Scene, geometry: Geometry, every: int, turn: int) -> 
     return swarm.relay.next_round, cpu_ms
 
 
-# -- all -------------------------------------------------------------------------------------------
-
-
 def _best(action: Callable[[], object], turns: int) -> float:
     """CPU seconds of the fastest of several calls."""
     best = float("inf")
-    for _ in range(max(1, turns)):
+    for _ in range(turns):
         started_at = time.process_time()
         action()
         best = min(best, time.process_time() - started_at)
     return best
 
 
-def _available(named: Callable[[str], object], names: Iterable[str]) -> list[str]:
+def _available(named: Callable[[str], object], names: Sequence[str]) -> Iterator[str]:
     """The names whose backend is installed."""
-    found = []
     for name in names:
-        try:
+        with suppress(ConfigError):
             named(name)
-        except ConfigError:
-            continue
-        found.append(name)
-    return found
+            yield name

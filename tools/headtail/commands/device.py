@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from headtail_device.config import DeviceConfig, Late, Mode, Pace
-from headtail_fabric import config
+from headtail_fabric import config, config_example
 from headtail_fabric.notify import Notifier, StopSignal
 
 _SETTING: Final = "setting "
@@ -97,7 +97,7 @@ def chosen_settings(args: argparse.Namespace) -> dict[str, object]:
 
 def _run(args: argparse.Namespace) -> int:
     if args.print_config:
-        print(config.example(DeviceConfig), end="")
+        print(config_example.example(DeviceConfig), end="")
         return 0
     settings = config.load(DeviceConfig, args.config, chosen_settings(args))
     # Only now: ONNX Runtime and OpenCV take a while to load.

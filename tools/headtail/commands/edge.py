@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from headtail_edge.config import EdgeConfig
-from headtail_fabric import config
+from headtail_fabric import config, config_example
 from headtail_fabric.notify import StopSignal
 
 _EXAMPLES: Final = """\
@@ -104,7 +104,7 @@ _FLAGS: Final = (
 
 def _serve(args: argparse.Namespace) -> int:
     if args.print_config:
-        print(config.example(EdgeConfig), end="")
+        print(config_example.example(EdgeConfig), end="")
         return 0
     flags = {name: getattr(args, name) for name in _FLAGS}
     settings = config.load(EdgeConfig, args.config, flags)

@@ -1,0 +1,187 @@
+"""Property 5: whom the relay shows different histories, it can't hear any more; and it is proven."""
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from headtail_prifi.blame.evidence import TwoHistories, encode_evidence, verify_evidence
+from headtail_prifi.blame.judge import Charge, Ruling
+from headtail_prifi.core.errors import EvidenceError, FrameError
+from headtail_prifi.core.events import CellArrived, EpochOver, VerdictReached
+from headtail_prifi.core.geometry import Geometry
+from headtail_prifi.core.messages import Down
+from headtail_prifi.core.seat import RELAY, client_seat
+from headtail_prifi.crypto.errors import SignatureError
+from headtail_prifi.misbehaviour import Equivocator
+from headtail_prifi.round.options import ClientOptions
+from headtail_prifi.swarm import Scene, Swarm, set_scene
+
+CLIENTS = 4
+GEOMETRY = Geometry(clients=CLIENTS, cell_bytes=128, sub_slots=2, window=2)
+SINCE = 6
+SUBSETS = [
+    subset for size in range(1, CLIENTS) for subset in combinations(range(CLIENTS), size)
+]
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return set_scene(CLIENTS, 2, GEOMETRY)
+
+
+def flip(round_: int, down: Down) -> Down:
+    """One bit of what is broadcast in one round."""
+    if round_ != SINCE:
+        return down
+    data = bytearray(down.data[0])
+    data[0] ^= 1
+    return msgspec.structs.replace(down, data=(bytes(data), *down.data[1:]))
+
+
+def drop(round_: int, down: Down) -> Down:
+    return msgspec.structs.replace(down, data=()) if round_ == SINCE else down
+
+
+def reorder(round_: int, down: Down) -> Down:
+    return msgspec.structs.replace(down, data=down.data[::-1]) if round_ == SINCE else down
+
+
+CHANGES = [flip, drop, reorder]
+
+
+def equivocating(scene: Scene, victims: tuple[int, ...], change: Any, **options: Any) -> Swarm:
+    epoch = scene.finished.epoch
+    tamper = Equivocator(
+        victims=victims,
+        since=SINCE,
+        change=change,
+        epoch_id=epoch.epoch_id,
+        key=scene.enrolment.relay,
+    )
+    return Swarm(scene, tamper=tamper, client_options=ClientOptions(verify_every=1), **options)
+
+
+def everybody_talks(swarm: Swarm, rounds: int) -> None:
+    for number in range(rounds):
+        for client in range(CLIENTS):
+            swarm.send(client, b"%d" % number)
+        swarm.broadcast(b"one %d" % number)
+        swarm.broadcast(b"two %d" % number)
+    swarm.start()
+    swarm.run_rounds(rounds)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("victims", SUBSETS)
+def test_p5_equivocation_makes_every_later_round_undecodable(
+    scene: Scene, victims: tuple[int, ...], change: Any
+) -> None:
+    swarm = equivocating(scene, victims, change)
+    everybody_talks(swarm, 40)
+    heard = [event.round for event in swarm.events(CellArrived)]
+    assert max(heard) == SINCE - 1
+    assert len(heard) > 2
+    assert not swarm.refused
+    books = swarm.relay._engine.books
+    lanes = [books.closed(r) for r in range(SINCE, 36)]
+    bits = [
+        np.unpackbits(each.opened[GEOMETRY.reservation_start :])
+        for each in lanes
+        if each is not None and each.opened is not None
+    ]
+    assert 0.45 < np.mean(bits) < 0.55
+
+
+def test_p5_equivocation_equal_histories_decode(scene: Scene) -> None:
+    swarm = equivocating(scene, (), flip)
+    everybody_talks(swarm, 40)
+    heard = [event.round for event in swarm.events(CellArrived)]
+    assert max(heard) >= 36
+
+
+def test_p5_equivocation_is_not_forgiven_when_frames_are_equal_again(scene: Scene) -> None:
+    """The frames after round SINCE are the same for all; the histories stay different."""
+    swarm = equivocating(scene, (1,), flip)
+    everybody_talks(swarm, 200)
+    assert max(event.round for event in swarm.events(CellArrived)) == SINCE - 1
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_p5_equivocation_is_proven_by_two_statements(scene: Scene, change: Any) -> None:
+    swarm = equivocating(scene, (2, 3), change)
+    everybody_talks(swarm, 12)
+    epoch = scene.finished.epoch
+    for round_ in range(SINCE, 10):
+        one, other = (swarm.clients[client].history(round_) for client in (0, 3))
+        assert one is not None
+        assert other is not None
+        evidence = encode_evidence(TwoHistories.of(one, other))
+        assert verify_evidence(evidence, epoch) == Ruling(
+            culprit=RELAY, charge=Charge.EQUIVOCATED
+        )
+    before = [swarm.clients[client].history(SINCE - 1) for client in (0, 3)]
+    assert before[0] == before[1]
+    assert before[0] is not None
+    assert before[1] is not None
+    with pytest.raises(EvidenceError, match="one history"):
+        verify_evidence(encode_evidence(TwoHistories.of(before[0], before[1])), epoch)
+
+
+def test_p5_equivocation_statements_cannot_be_made_up(scene: Scene) -> None:
+    swarm = Swarm(scene)
+    everybody_talks(swarm, 8)
+    real = swarm.clients[0].history(5)
+    assert real is not None
+    forged = replace(real, link=bytes(32))
+    with pytest.raises(SignatureError):
+        forged.verify(scene.enrolment.relay.verify_key)
+    with pytest.raises(EvidenceError):
+        verify_evidence(encode_evidence(TwoHistories.of(real, forged)), scene.finished.epoch)
+
+
+def test_p5_equivocation_within_one_client_is_caught_on_the_spot(scene: Scene) -> None:
+    """The relay sends the client a second, signed version of a frame that it has."""
+    swarm = Swarm(scene)
+    swarm.sightings = []
+    everybody_talks(swarm, 8)
+    frames = [
+        each.frame
+        for each in swarm.sightings
+        if each.target == client_seat(0) and each.frame[0] == 1
+    ]
+    forger = Equivocator(
+        victims=(0,),
+        since=SINCE,
+        change=flip,
+        epoch_id=scene.finished.epoch.epoch_id,
+        key=scene.enrolment.relay,
+    )
+    other = [forger(RELAY, client_seat(0), frame)[0] for frame in frames]
+    client = swarm.clients[0]
+    with pytest.raises(FrameError):
+        client.receive(other[SINCE][:-1] + bytes([other[SINCE][-1] ^ 1]), 0.0)
+    client.receive(other[SINCE], 0.0)
+    verdict, over = client.next_event(), client.next_event()
+    assert isinstance(verdict, VerdictReached)
+    assert isinstance(over, EpochOver)
+    ruling = verify_evidence(verdict.evidence, scene.finished.epoch)
+    assert ruling == Ruling(culprit=RELAY, charge=Charge.EQUIVOCATED)
+
+
+def test_p5_equivocation_without_signatures_ends_the_epoch_for_the_victim(scene: Scene) -> None:
+    """Somebody on the link, without the relay's key, changes a frame."""
+
+    def tamper(source: Any, target: Any, frame: bytes) -> tuple[bytes, ...]:
+        if target == client_seat(1) and frame[0] == 1 and int.from_bytes(frame[4:8]) == SINCE:
+            return (frame[:-70] + bytes([frame[-70] ^ 1]) + frame[-69:],)
+        return (frame,)
+
+    swarm = Swarm(scene, tamper=tamper, client_options=ClientOptions(verify_every=1))
+    everybody_talks(swarm, 5)
+    swarm.run_until(0.5)
+    (over,) = swarm.events(EpochOver, client_seat(1))
+    assert "history" in over.reason
