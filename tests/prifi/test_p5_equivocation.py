@@ -21,7 +21,7 @@ from headtail_prifi.round.options import ClientOptions
 from headtail_prifi.swarm import Scene, Swarm, set_scene
 
 CLIENTS = 4
-GEOMETRY = Geometry(clients=CLIENTS, cell_bytes=128, sub_slots=2, window=2)
+GEOMETRY = Geometry(clients=CLIENTS, cell_bytes=128, sub_slots=2, window=2, down_bytes=128)
 SINCE = 6
 SUBSETS = [
     subset for size in range(1, CLIENTS) for subset in combinations(range(CLIENTS), size)
@@ -69,8 +69,8 @@ def everybody_talks(swarm: Swarm, rounds: int) -> None:
     for number in range(rounds):
         for client in range(CLIENTS):
             swarm.send(client, b"%d" % number)
-        swarm.broadcast(b"one %d" % number)
-        swarm.broadcast(b"two %d" % number)
+        swarm.broadcast(b"one %d".ljust(60) % number)
+        swarm.broadcast(b"two %d".ljust(60) % number)
     swarm.start()
     swarm.run_rounds(rounds)
 

@@ -48,6 +48,7 @@ from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.round.cell import CellKind
 from headtail_prifi.round.chain import Chain, Offer
 from headtail_prifi.round.composer import Composer
+from headtail_prifi.round.history import HistoryStatement
 from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.options import ClientOptions, retained_rounds
 from headtail_prifi.round.outbound import Item, Outbound
@@ -201,6 +202,11 @@ class ClientCore:
     def next_round(self) -> int:
         """The round that this client waits for."""
         return self._chain.next_round
+
+    def history(self, round_: int) -> HistoryStatement | None:
+        """The relay's signed word for what it broadcast up to a round, to be compared with that of
+        other clients (`blame.evidence.TwoHistories`); None when too old or still to come."""
+        return self._chain.statement(round_)
 
     # -- sans-IO ------------------------------------------------------------------------------
 
