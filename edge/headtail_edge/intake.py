@@ -1,10 +1,10 @@
 """Taking bundles from devices: a thread beside the server, so that no disk delays a request."""
 
-import contextlib
 import logging
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, assert_never
 
 from headtail_edge.metrics import EdgeMetrics
@@ -19,8 +19,8 @@ from headtail_fabric.peer.events import BundlePartArrived, SessionClosed
 from headtail_fabric.peer.ports import ServerPort
 
 _WAITING: Final = 64
-"""Messages between server and thread; more are dropped. A part that is dropped is sent again, an
-offer is made again with the next request or session."""
+"""Messages between server and thread; beyond that parts and offers are dropped. A part is sent
+again, an offer made again with the next request or session."""
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Intake:
         self._may_push = may_push
         self._metrics = metrics
         self._clock = clock
-        self._messages: queue.Queue[Message | None] = queue.Queue(_WAITING)
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
 
@@ -81,8 +81,9 @@ class Intake:
 
     def post(self, message: Message | None) -> None:
         """Leave a message for the thread, or just wake it; never waits."""
-        with contextlib.suppress(queue.Full):
-            self._messages.put_nowait(message)
+        may_be_lost = isinstance(message, BundleOffered | BundlePartArrived)
+        if not may_be_lost or self._messages.qsize() < _WAITING:
+            self._messages.put(message)
 
     def handle(self, message: Message) -> None:
         """What the thread does with a message."""
@@ -93,7 +94,7 @@ class Intake:
                 if self._registry.get(message.digest) is None:
                     self._core.offered(message)
             case BundlePartArrived():
-                self._take(message)
+                self._attempt(message, partial(self._take, message))
             case _:
                 assert_never(message)
         self.ask()
@@ -101,15 +102,7 @@ class Intake:
     def ask(self) -> None:
         """Take up the offers that can be taken up now."""
         while (offer := self._core.next_offer(self._clock.now())) is not None:
-            try:
-                held = self._parts.held(offer.digest)
-                if held is not None and held.offset == held.total:
-                    # All of it came, and then the edge was stopped.
-                    self._serve(offer.digest, held.total)
-                else:
-                    self._send(self._core.begin(offer, held, self._clock.now()))
-            except HeadtailError as error:
-                self._refuse(offer, error.message)
+            self._attempt(offer, partial(self._take_up, offer))
 
     def work(self, timeout_s: float | None) -> bool:
         """Deal with the next message, waiting for one up to `timeout_s` or, with None, for good;
@@ -135,6 +128,23 @@ class Intake:
         due_at = self._core.next_timer()
         return None if due_at is None else max(0.0, due_at - self._clock.now())
 
+    def _attempt(self, sender: BundleOffered | BundlePartArrived, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except HeadtailError as error:
+            self._refuse(sender, error.message)
+        except Exception:  # what this bundle brought about must not come again at once
+            log.exception("intake failed", extra=fields(digest=sender.digest))
+            self._refuse(sender, "the edge failed")
+
+    def _take_up(self, offer: BundleOffered) -> None:
+        held = self._parts.held(offer.digest)
+        if held is not None and held.offset == held.total:
+            # All of it came, and then the edge was stopped.
+            self._serve(offer.digest, held.total)
+        else:
+            self._send(self._core.begin(offer, held, self._clock.now()))
+
     def _take(self, part: BundlePartArrived) -> None:
         decision = self._core.part(
             part.session,
@@ -144,19 +154,16 @@ class Intake:
             size=memoryview(part.payload).nbytes,
             now=self._clock.now(),
         )
-        try:
-            match decision:
-                case Append():
-                    self._append(part, decision)
-                case StartOver():
-                    self._parts.discard(part.digest)
-                    self._send(decision.then)
-                case Refuse():
-                    self._refuse(part, decision.reason)
-                case Ask():
-                    self._send(decision)
-        except HeadtailError as error:
-            self._refuse(part, error.message)
+        match decision:
+            case Append():
+                self._append(part, decision)
+            case StartOver():
+                self._parts.discard(part.digest)
+                self._send(decision.then)
+            case Refuse():
+                self._refuse(part, decision.reason)
+            case Ask():
+                self._send(decision)
 
     def _append(self, part: BundlePartArrived, decision: Append) -> None:
         self._parts.append(

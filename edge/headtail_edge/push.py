@@ -114,13 +114,16 @@ class PushCore:
                 del self._transfers[digest]
                 sessions = self._offers[digest]
                 sessions[transfer.session] = sessions.pop(transfer.session)
+        for sender, (until, _) in list(self._refusals.items()):
+            if now >= until:
+                del self._refusals[sender]
         if len(self._transfers) >= self._max_transfers:
             return None
         for digest, sessions in self._offers.items():
             if digest in self._transfers:
                 continue
             for offer in sessions.values():
-                if self.refusal(offer.user, digest, now) is None:
+                if (offer.user, digest) not in self._refusals:
                     return offer
         return None
 

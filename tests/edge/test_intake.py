@@ -20,6 +20,7 @@ from headtail_fabric.peer.events import (
     ClientEvent,
     Disconnected,
     Failed,
+    SessionClosed,
 )
 from headtail_fabric.peer.memory import MemoryClient
 from headtail_fabric.wire import ErrorCode
@@ -295,17 +296,44 @@ def test_parts_that_nobody_asked_for_are_left_out(
     assert list((tmp_path / "pushed").iterdir()) == []
 
 
-def test_messages_over_the_queue_are_dropped_and_nobody_waits(
+def test_what_comes_too_fast_is_dropped_but_the_end_of_a_session_is_not(
     specimen: Bundle, tmp_path: Path
 ) -> None:
     rig = Rig(tmp_path, push=True)
-    offer = BundleOffered(session=b"s" * 16, user="", digest=specimen.digest)
-    for _ in range(1000):
-        rig.intake.post(offer)
+    for number in range(1000):
+        session = number.to_bytes(16, "big")
+        rig.intake.post(BundleOffered(session=session, user="", digest=specimen.digest))
+    for number in range(1000):
+        rig.intake.post(SessionClosed(session=number.to_bytes(16, "big"), reason="gone"))
     handled = 0
     while rig.intake.work(0.0):
         handled += 1
-    assert 0 < handled < 1000
+    assert 1000 < handled < 1100
+    asked = len(rig.port.asked)
+    rig.clock.advance(STALLED_S)
+    rig.intake.ask()
+    assert len(rig.port.asked) == asked
+
+
+def test_a_bundle_that_breaks_the_intake_is_refused(
+    specimen: Bundle,
+    packed: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig(tmp_path, push=True)
+    device = pusher(rig, specimen)
+
+    def break_down(*_: object) -> Path:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(rig.pushed, "take_in", break_down)
+    with caplog.at_level(logging.CRITICAL):
+        device.push_bundle(specimen.digest, packed)
+        rig.step()
+    assert "the bundle was not taken: the edge failed" in str(events(device))
+    assert rig.counted.totals["edge_pushes"] == {("refused",): 1}
 
 
 def test_the_thread_survives_a_message_that_breaks_it_and_stops_when_told(

@@ -152,6 +152,16 @@ def test_refusals_that_nobody_offers_again_set_no_timer() -> None:
     assert core.next_timer() is None
 
 
+def test_a_timer_that_is_over_does_not_come_back() -> None:
+    core = started(max_transfers=1)
+    core.offered(offer(B, OTHER))
+    core.refused("b", OTHER, "it is damaged", 0.0)
+    later = REFUSED_S + 1
+    core.part(A, DIGEST, offset=0, total=100, size=60, now=later)
+    assert core.next_offer(later) is None
+    assert core.next_timer() == later + STALLED_S
+
+
 def test_memory_for_offers_and_refusals_is_bounded() -> None:
     core = PushCore(max_bytes=1000, max_transfers=1000)
     digests = [bytes([i // 256, i % 256]) * 16 for i in range(1000)]

@@ -1,5 +1,6 @@
 """Ed25519 by both backends: one signature, one verdict, also on keys made to split them."""
 
+import hashlib
 import sys
 
 import pytest
@@ -7,11 +8,10 @@ import pytest
 from headtail_prifi.crypto import signature
 from headtail_prifi.crypto.entropy import SeededEntropy
 from headtail_prifi.crypto.errors import EncodingError, SignatureError
-from headtail_prifi.crypto.signature import SigningKey, check_verify_key, verify_signature
+from headtail_prifi.crypto.signature import Backend, SigningKey, check_verify_key, verify_signature
 from headtail_prifi.crypto.signature_cryptography import CryptographySignatures
 from headtail_prifi.crypto.signature_pycryptodome import PyCryptodomeSignatures
 
-Backend = CryptographySignatures | PyCryptodomeSignatures
 GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
 PRIME = 2**255 - 19
 
@@ -27,8 +27,9 @@ def test_the_backend_is_ed25519(backend: Backend) -> None:
     """RFC 8032, 7.1, test 2."""
     seed = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
     public = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
-    assert backend.public(seed) == public
-    signed = backend.sign(seed, b"\x72")
+    loaded, sign = backend.load(seed)
+    assert loaded == public
+    signed = sign(b"\x72")
     assert signed.hex() == (
         "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
         "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
@@ -82,13 +83,65 @@ def test_a_signature_has_one_form(backend: Backend) -> None:
 def test_the_backends_sign_alike() -> None:
     for seed in (bytes(32), b"\xff" * 32, SeededEntropy(b"seed").bytes(32)):
         one, other = CryptographySignatures(), PyCryptodomeSignatures()
-        assert one.public(seed) == other.public(seed)
-        assert one.sign(seed, b"data") == other.sign(seed, b"data")
-        assert other.verify(one.public(seed), one.sign(seed, b"data"), b"data")
+        (public, sign), (same_public, same_sign) = one.load(seed), other.load(seed)
+        assert public == same_public
+        assert sign(b"data") == same_sign(b"data")
+        assert one.verify(public, same_sign(b"data"), b"data")
+        assert other.verify(public, sign(b"data"), b"data")
 
 
 ORDER_8_Y = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 LOW_ORDER = [0, 1, PRIME - 1, ORDER_8_Y, PRIME - ORDER_8_Y]
+
+
+Affine = tuple[int, int]
+D = -121665 * pow(121666, -1, PRIME) % PRIME
+
+
+def added(p: Affine, q: Affine) -> Affine:
+    """-x^2 + y^2 = 1 + d x^2 y^2: the sum of two points (RFC 8032, 5.1.4)."""
+    product = D * p[0] * q[0] * p[1] * q[1]
+    x = (p[0] * q[1] + p[1] * q[0]) * pow(1 + product, -1, PRIME)
+    y = (p[1] * q[1] + p[0] * q[0]) * pow(1 - product, -1, PRIME)
+    return x % PRIME, y % PRIME
+
+
+def multiple(p: Affine, scalar: int) -> Affine:
+    result = (0, 1)
+    while scalar:
+        if scalar & 1:
+            result = added(result, p)
+        p, scalar = added(p, p), scalar >> 1
+    return result
+
+
+def x_of(y: int) -> int:
+    square = (y * y - 1) * pow(D * y * y + 1, -1, PRIME) % PRIME
+    x = pow(square, (PRIME + 3) // 8, PRIME)
+    if x * x % PRIME != square:
+        x = x * pow(2, (PRIME - 1) // 4, PRIME) % PRIME
+    assert x * x % PRIME == square
+    return x
+
+
+def encoded(p: Affine) -> bytes:
+    return (p[1] | (p[0] & 1) << 255).to_bytes(32, "little")
+
+
+@pytest.mark.parametrize("y", LOW_ORDER)
+def test_a_nonce_with_a_part_of_low_order_is_refused_by_all(backend: Backend, y: int) -> None:
+    """The equation with cofactor would accept it, and one party could not show it to another."""
+    base_y = 4 * pow(5, -1, PRIME) % PRIME
+    base = (min(x_of(base_y), PRIME - x_of(base_y), key=lambda x: x & 1), base_y)
+    secret, nonce, data = 12345, 67890, b"data"
+    public = encoded(multiple(base, secret))
+    for tail in ((0, 1), (x_of(y), y)):
+        shown = encoded(added(multiple(base, nonce), tail))
+        digest = hashlib.sha512(shown + public + data).digest()
+        challenge = int.from_bytes(digest, "little") % GROUP_ORDER
+        response = (nonce + challenge * secret) % GROUP_ORDER
+        signed = shown + response.to_bytes(32, "little")
+        assert backend.verify(public, signed, data) == (tail == (0, 1))
 
 
 @pytest.mark.parametrize("sign", [0, 1])
@@ -102,24 +155,8 @@ def test_keys_of_low_order_are_refused(y: int, sign: int) -> None:
 
 
 def test_these_are_the_keys_of_low_order() -> None:
-    """-x^2 + y^2 = 1 + d x^2 y^2: eight times each of them is the identity."""
-    d = -121665 * pow(121666, -1, PRIME)
-    root = pow(2, (PRIME - 1) // 4, PRIME)
     for y in LOW_ORDER:
-        square = (y * y - 1) * pow(d * y * y + 1, -1, PRIME) % PRIME
-        x = pow(square, (PRIME + 3) // 8, PRIME)
-        if x * x % PRIME != square:
-            x = x * root % PRIME
-        assert x * x % PRIME == square
-        point = (x, y)
-        for _ in range(3):
-            u, v = point
-            product = d * u * u * v * v
-            point = (
-                2 * u * v * pow(1 + product, -1, PRIME) % PRIME,
-                (v * v + u * u) * pow(1 - product, -1, PRIME) % PRIME,
-            )
-        assert point == (0, 1)
+        assert multiple((x_of(y), y), 8) == (0, 1)
 
 
 @pytest.mark.parametrize("y", [PRIME, PRIME + 1, 2**255 - 1])

@@ -5,7 +5,6 @@ downstream history. Elements are 16 bytes; bit 0 is the most significant bit of 
 coefficient of x^0; the modulus is x^128 + x^7 + x^2 + x + 1. Addition is XOR.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +13,6 @@ from typing import Final
 from Crypto.Cipher import AES
 
 ELEMENT_BYTES: Final = 16
-ONE: Final = b"\x80" + bytes(15)
 
 _BITS: Final = 128
 _PRODUCT_BYTES: Final = 256
@@ -40,9 +38,9 @@ class Multiplier(ABC):
 def multiplier(key: bytes) -> Multiplier:
     """The multiplier of a 16-byte history key: the square of AES-128(key, 0^16).
 
-    AES and squaring are bijections and key is a hash, so two histories give one multiplier with
-    probability 2^-128. By the `cryptography` backend where it is installed (1.3 us a lane, in
-    constant time), else by integers (5 us a lane).
+    Two keys give one multiplier with probability 2^-128 (AES as a random function of its key;
+    squaring is a bijection). By the `cryptography` backend where it is installed: 2.6 us to make,
+    1 us a lane and 1.4 us a call, in constant time; else by integers: 20 us, and 6 us a lane.
     """
     if len(key) != ELEMENT_BYTES:
         raise ValueError(f"a history key of {len(key)} bytes")
@@ -53,12 +51,6 @@ def history_element(key: bytes) -> bytes:
     """The element that `multiplier(key)` multiplies by, computed without it."""
     root: bytes = AES.new(key, AES.MODE_ECB).encrypt(bytes(ELEMENT_BYTES))
     return multiply(root, root)
-
-
-def hash_to_element(domain: str, data: bytes) -> bytes:
-    """A uniform element from SHA-256 of the length-prefixed domain and data."""
-    label = domain.encode()
-    return hashlib.sha256(len(label).to_bytes(2) + label + data).digest()[:ELEMENT_BYTES]
 
 
 def multiply(left: bytes, right: bytes) -> bytes:

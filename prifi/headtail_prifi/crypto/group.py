@@ -57,10 +57,13 @@ class Point:
 class Group(ABC):
     """A cyclic group of prime order `order` with base point `base`, written additively.
 
-    Scalars are plain integers; any integer stands for its residue. Python's integers do not work
-    in constant time, and neither does `mul` of a point other than the base; each secret scalar of
-    the protocol is therefore used with `mul` a bounded number of times per epoch and never on
-    demand of a peer, while the long-lived ones go through `diffie_hellman` and `mul_base`.
+    Scalars are plain integers; any integer stands for its residue.
+
+    Timing. `mul_base` and `diffie_hellman` work in constant time where the backend can, `mul` need
+    not, and Python's integers do not. Pad secrets and pseudonyms go through the former two; `mul`
+    gets scalars that are used for one shuffle or proof, and in an accusation shuffle or when blame
+    opens a pair, secrets that die with the epoch. One scalar takes about the same time with every
+    point, so repetition tells little more than the count of its non-zero digits.
     """
 
     name: str
@@ -144,10 +147,10 @@ class Group(ABC):
     def hash_to_point(self, domain: str, data: bytes) -> Point:
         """A point whose discrete logarithm nobody knows, to any base.
 
-        Try and increment: SHA-256 of domain, data and a counter gives a candidate x, one more
-        byte the sign of y, and about half of the candidates lie on the curve. The result is
-        uniform when SHA-256 is a random oracle. The time depends on the input, so only public
-        data is hashed with it.
+        Try and increment: SHA-512 of group, domain, data and a counter gives a candidate x and
+        the sign of y, and about half of the candidates lie on the curve. The result is uniform
+        when SHA-512 is a random oracle. The time depends on the input, so only public data is
+        hashed with it.
         """
         source = framed(f"{self.name}/{domain}", data)
         for counter in range(256):
@@ -194,6 +197,7 @@ class Group(ABC):
 
 
 def framed(domain: str, data: bytes) -> bytes:
+    """Domain and data in one string, from which both can be told."""
     label = domain.encode()
     return len(label).to_bytes(2) + label + len(data).to_bytes(8) + data
 
@@ -220,7 +224,7 @@ def group_named(name: str) -> Group:
 
 
 def default_group() -> Group:
-    """secp256k1 where coincurve is installed (6 times as fast here), else p256."""
+    """secp256k1 where coincurve is installed (7 times as fast), else p256."""
     try:
         return group_named("secp256k1")
     except ConfigError:

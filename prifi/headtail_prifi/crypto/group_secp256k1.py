@@ -10,7 +10,6 @@ from headtail_prifi.crypto.errors import EncodingError
 from headtail_prifi.crypto.group import POINT_BYTES, Group, Point, framed
 
 ORDER: Final = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
-
 LAMBDA: Final = 0x5363AD4C_C05C30E0_A5261C02_8812645A_122E22EA_20816678_DF02967C_1B23BD72
 """A cube root of 1 modulo the order; LAMBDA (x, y) = (beta x, y)."""
 

@@ -203,7 +203,7 @@ def unmask(
     """A guard's shares z_j a, row by row and block by block, and one proof for all.
 
     The proof is that of equal logarithms for random weights: log(Z_j, g) = log(sum v share, sum
-    v a), where v hashes everything; a wrong share passes with probability 1/q.
+    v a), where v hashes everything; a wrong share passes with probability 2^-128.
     """
     shares = tuple(group.mul(pair.ephemeral, secret) for row in rows for pair in row)
     public = group.mul_base(secret)

@@ -28,8 +28,9 @@ V takes b~_1 = a~_1 and b~_n = e prod u_j, and checks
 
 Soundness. (1) and (2) extract the matrix, u' and d, else a relation among g, h_i. (3) at random e
 forces e^n prod u_j = prod (e u'_i + d_i) + terms of degree < n in e, so prod u'_i = prod u_j but
-with probability n/q. The prover of a shuffle uses the same d and a~ for its own linear relation in
-u', which therefore holds for the permuted u; over random u it holds only if each output is right.
+with probability n/2^128 (2^128 being the least size of the set of challenges). The prover of a
+shuffle uses the same d and a~ for its own linear relation in u', which therefore holds for the
+permuted u; over random u it holds only if each output is right.
 Zero knowledge. Commitments hide perfectly and every response is masked by a fresh scalar.
 
 Cost: 3n multiplications and n of the base to prove, 2n to verify, as (2) and (3) share the h_i

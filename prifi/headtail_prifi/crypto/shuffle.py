@@ -15,8 +15,8 @@ mixes). The proof shows that some pi and c exist, with `permutation` for u' = pe
 
 The second line extracts c A = sum u'_i K'_i. As c is fixed by B' = c B and pi by the commitments
 before u is drawn, sum_i u_pi(i) (c K_pi(i) - K'_i) = 0 for random u, so every term is 0 but with
-probability 1/q. This relation is that of exponentiation mixing, not of re-encryption: a proof for
-pairs of ElGamal ciphertexts would not fit it.
+probability 2^-128. This relation is that of exponentiation mixing, not of re-encryption: a proof
+for pairs of ElGamal ciphertexts would not fit it.
 
 Cost for n keys: n + 1 multiplications to shuffle, 5n and n of the base to prove, 4n to verify;
 the proof has 33 (n + 6) + 32 (2n + 2) bytes, 9,962 for 100 keys.

@@ -7,6 +7,7 @@ owners said. Rounds close in order; up to the geometry's window of them are open
 """
 
 from collections import deque
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -157,11 +158,7 @@ class RelayCore:
 
     def drop(self, client: int, reason: str, now: float) -> None:
         """Leave a client out of the next membership."""
-        if client in self._leaving or client not in self.membership.clients:
-            return
-        self._leaving.add(client)
-        self._events.append(ClientDropped(client=client, reason=reason))
-        self._rekey(now)
+        self._drop((client,), reason, now)
 
     @property
     def membership(self) -> Membership:
@@ -261,8 +258,7 @@ class RelayCore:
                 self._prosecutor.on_accusation(cell.body, slot, now)
         for _, slot in closed.reading.disrupted:
             self._prosecutor.on_jam(slot, now)
-        for client in closed.unvouched:
-            self.drop(client, "it does not vouch for what it sent", now)
+        self._drop(closed.unvouched, "it does not vouch for what it sent", now)
         self._absorb(now)
         busy = self._engine.busy or self._prosecutor.state is not ProsecutorState.QUIET
         self._idle_s = 0.0 if busy else self._longer_idle
@@ -315,8 +311,7 @@ class RelayCore:
         if now - self._oldest_since >= self._options.patience_s:
             if guards:
                 self._stop(f"{guard_seat(guards[0])} is silent")
-            for client in clients:
-                self.drop(client, "it is silent", now)
+            self._drop(clients, "it is silent", now)
             return
         for client in clients:
             self._outbox.append(Outgoing(client_seat(client), oldest.down))
@@ -337,6 +332,14 @@ class RelayCore:
         self._send(guard_seat(guard), Kind.GRANT, first, Grant(count=count))
 
     # -- membership ---------------------------------------------------------------------------
+
+    def _drop(self, clients: Sequence[int], reason: str, now: float) -> None:
+        leaving = set(clients) & set(self.membership.clients) - self._leaving
+        self._leaving |= leaving
+        self._events.extend(
+            ClientDropped(client=client, reason=reason) for client in sorted(leaving)
+        )
+        self._rekey(now)
 
     def _rekey(self, now: float) -> None:
         """Propose a membership without those who leave, unless one is being endorsed already."""

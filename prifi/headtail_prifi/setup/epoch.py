@@ -77,9 +77,9 @@ class ClientSecrets:
 
     def pad_keys(self, membership: Membership) -> tuple[bytes, ...]:
         """The pad key with each guard under this membership."""
+        keys = _PadKeys(membership)
         return tuple(
-            _pad_key(secret, membership, self.client, guard)
-            for guard, secret in enumerate(self.shared)
+            keys.of(secret, self.client, guard) for guard, secret in enumerate(self.shared)
         )
 
 
@@ -97,23 +97,30 @@ class GuardSecrets:
 
     def pad_keys(self, membership: Membership) -> tuple[bytes, ...]:
         """The pad key with each client of this membership, in its order."""
+        keys = _PadKeys(membership)
         return tuple(
-            _pad_key(self.shared[client], membership, client, self.guard)
-            for client in membership.clients
+            keys.of(self.shared[client], client, self.guard) for client in membership.clients
         )
 
 
 def open_pad_key(shared: Point, membership: Membership, client: int, guard: int) -> bytes:
     """The pad key of a pair whose shared point was opened in blame: what anyone recomputes."""
-    return _pad_key(shared.group.digest(shared), membership, client, guard)
+    return _PadKeys(membership).of(shared.group.digest(shared), client, guard)
 
 
-def _pad_key(secret: bytes, membership: Membership, client: int, guard: int) -> bytes:
-    return pad_key(
-        secret=secret,
-        epoch_id=membership.epoch_id,
-        roster_hash=membership.hash,
-        version=membership.version,
-        client=client,
-        guard=guard,
-    )
+class _PadKeys:
+    """The pad keys of one membership, whose hash is computed once for all pairs."""
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._hash = membership.hash
+
+    def of(self, secret: bytes, client: int, guard: int) -> bytes:
+        return pad_key(
+            secret=secret,
+            epoch_id=self._membership.epoch_id,
+            roster_hash=self._hash,
+            version=self._membership.version,
+            client=client,
+            guard=guard,
+        )

@@ -93,7 +93,11 @@ def sign_roster(roster: Roster, enrolment_key: SigningKey) -> bytes:
 
 
 def open_roster(signed: bytes, enrolment_verify_key: bytes) -> Roster:
-    """The roster of such a file. Raises RosterError, whatever comes."""
+    """The roster of such a file.
+
+    Raises RosterError, whatever comes, and ConfigError when the library for the group that a good
+    roster names is not installed here.
+    """
     if not SIGNATURE_BYTES < len(signed) <= MAX_ROSTER_BYTES:
         raise RosterError(f"a roster of {len(signed)} bytes")
     signature, body = signed[:SIGNATURE_BYTES], signed[SIGNATURE_BYTES:]
