@@ -32,6 +32,7 @@ from headtail_fabric.peer.errors import WindowFullError
 from headtail_fabric.peer.events import (
     Answered,
     BundleAccepted,
+    BundleDeclined,
     BundleWanted,
     ClientEvent,
     Connected,
@@ -182,6 +183,8 @@ class Runner:
                 self._push(event.digest)
             case BundleAccepted():
                 log.info("edge serves the bundle", extra=fields(digest=event.digest))
+            case BundleDeclined():
+                log.error("edge takes no bundle from here", extra=fields(reason=event.reason))
             case _:
                 assert_never(event)
 

@@ -31,8 +31,7 @@ class Intake:
     """Asks for lacking bundles, collects their parts, and serves what proves to be good.
 
     `may_push` says whether the user of that name may. Of a bundle that is refused nothing is
-    kept, and its sender's session ends with the reason, for it has no other use here; after a
-    while it is asked again.
+    kept, and its sender is told why; after a while it is asked again.
     """
 
     def __init__(
@@ -191,5 +190,5 @@ class Intake:
         log.warning("pushed bundle refused", extra=fields(user=user, digest=digest, reason=reason))
         self._core.refused(user, digest, reason, self._clock.now())
         self._metrics.pushed(accepted=False)
-        self._port.drop_session(sender.session, f"the bundle was not taken: {reason}")
+        self._port.refuse_bundle(sender.session, digest, reason)
         self._parts.discard(digest)

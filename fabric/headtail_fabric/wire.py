@@ -264,6 +264,13 @@ class Goodbye(_Message, frozen=True, kw_only=True, tag=13):
     reason: Text = ""
 
 
+class BundleRefused(_Message, frozen=True, kw_only=True, tag=14):
+    """Server: the pushed bundle is not taken; no more of it is wanted until it is asked for."""
+
+    digest: Digest
+    reason: Text
+
+
 Message = (
     Hello
     | Offer
@@ -278,12 +285,13 @@ Message = (
     | BundlePart
     | BundleHave
     | Goodbye
+    | BundleRefused
 )
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _tag_decoder: msgspec.msgpack.Decoder[list[object]] = msgspec.msgpack.Decoder(list[object])
-_TAGS: Final = frozenset(range(1, 14))
+_TAGS: Final = frozenset(range(1, 15))
 
 
 def encode(message: Message, payloads: Frames = ()) -> list[Buffer]:

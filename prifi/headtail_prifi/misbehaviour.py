@@ -10,14 +10,18 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from headtail_prifi.blame.case import OpenCase, pack_bits
+from headtail_prifi.blame.accusation import Accusation
+from headtail_prifi.blame.case import OpenCase, pack_bits, seats_of
 from headtail_prifi.blame.judge import Statement
-from headtail_prifi.blame.messages import Reveal
+from headtail_prifi.blame.messages import MIX_ROW_BYTES, Mix, Mixed, Reveal
+from headtail_prifi.blame.mixing import MixGuard
+from headtail_prifi.blame.position import Place
 from headtail_prifi.blame.prosecutor import Prosecutor
+from headtail_prifi.blame.watch import Watch
 from headtail_prifi.blame.witness import Witness
 from headtail_prifi.core.body import decode_body, encode_body, split_signed
 from headtail_prifi.core.header import HEADER_BYTES, Buffer, Header, Kind, read_header
-from headtail_prifi.core.messages import Down
+from headtail_prifi.core.messages import Disclosure, Down
 from headtail_prifi.core.seat import RELAY, Role, Seat
 from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.round.client import ClientCore
@@ -29,6 +33,9 @@ from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.record import RoundRecord
 from headtail_prifi.round.relay import RelayCore
 from headtail_prifi.round.segment import Segment
+from headtail_prifi.round.testimony import GuardTestimony
+from headtail_prifi.setup.core import Outgoing
+from headtail_prifi.setup.roster import Membership
 
 Flips = Callable[[int, tuple[int, ...]], Iterable[int]]
 """(round, owners) to the bits of the upstream frame that a client inverts."""
@@ -88,10 +95,24 @@ class FlippingGuard(GuardCore):
         return rows
 
 
+class FlippingTestimony(GuardTestimony):
+    """Owns up to the cipher that a flipping guard sent."""
+
+    flips: GuardFlips
+
+    def cipher(self, version: int, round_: int) -> bytes | None:
+        row = np.frombuffer(bytearray(super().cipher(version, round_) or b""), np.uint8)
+        invert(row, self.flips(round_))
+        return row.tobytes()
+
+
 def disruptive_guard(guard: GuardCore, flips: GuardFlips) -> FlippingGuard:
     """The same guard, disrupting."""
     other = recast(guard, FlippingGuard)
     other.flips = flips
+    testimony = recast(other._witness._testimony, FlippingTestimony)
+    testimony.flips = flips
+    other._witness._testimony = testimony
     return other
 
 
@@ -158,6 +179,43 @@ def witness_as(party: ClientCore | GuardCore, kind: type[Witness]) -> None:
     party._witness = recast(party._witness, kind)
 
 
+class FalseWatch(Watch):
+    """Accuses a bit of its spoilt cell that came as 0."""
+
+    def on_disclosure(
+        self, shown_round: int, disclosure: Disclosure, version: int
+    ) -> Accusation | None:
+        spoilt = self._suspects.pop((disclosure.round, disclosure.sub_slot), None)
+        if spoilt is None:
+            return None
+        got = np.unpackbits(np.frombuffer(disclosure.payload, np.uint8))
+        place = Place(disclosure.sub_slot, int(np.flatnonzero(got == 0)[0]))
+        return self._accuse(disclosure.round, shown_round, place, version)
+
+
+class MisvouchingClient(ClientCore):
+    """Vouches, when it is called to, for something else than it sent."""
+
+    def _voucher(self, round_: int) -> bytes:
+        return self._signing_key.sign(b"nothing", purpose="prifi/voucher")
+
+
+class ForgingMixGuard(MixGuard):
+    """Puts a row of its own into an accusation shuffle."""
+
+    def on_mix(self, request: Mix, membership: Membership) -> bytes:
+        honest = super().on_mix(request, membership)
+        shuffle = self._shuffle
+        assert shuffle is not None
+        body = decode_body(Mixed, split_signed(honest)[0][HEADER_BYTES:])
+        forged = Mixed(
+            number=body.number,
+            rows=body.rows[:MIX_ROW_BYTES] * len(request.submissions),
+            proof=body.proof,
+        )
+        return shuffle.sign(Kind.MIXED, forged, self._seat, self._signing_key)
+
+
 # -- relays that cheat ------------------------------------------------------------------------
 
 
@@ -181,16 +239,23 @@ class FakingProsecutor(Prosecutor):
         return super()._vote(record, seat, position) ^ (seat == self.scapegoat)
 
 
-class RepeatingProsecutor(Prosecutor):
-    """Opens a second case for each accusation, to have more bits revealed."""
+class BluntProsecutor(FakingProsecutor):
+    """Brings a case that its own record does not support."""
 
-    def _close(self) -> None:
-        accused = self._accused
-        super()._close()
-        if accused is not None and self._cases == 1:
-            self._charged.clear()
-            self._waits_for_membership = False
-            self._queue.append(accused)
+    def _bring(self, frame: bytes, now: float) -> None:
+        seats = seats_of(self._books.membership, self._epoch.guard_count)
+        self.outbox.extend(Outgoing(seat, frame) for seat in seats)
+
+
+class RepeatingProsecutor(Prosecutor):
+    """Brings each accusation in two cases, to have more bits revealed."""
+
+    def _bring(self, frame: bytes, now: float) -> None:
+        super()._bring(frame, now)
+        assert self._accused is not None
+        again = self._next_case(*self._accused)
+        seats = seats_of(self._books.membership, self._epoch.guard_count)
+        self.outbox.extend(Outgoing(seat, again) for seat in seats)
 
 
 def engine_as(relay: RelayCore, kind: type[Engine]) -> None:

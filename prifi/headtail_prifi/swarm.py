@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from headtail_fabric.errors import PeerError
 from headtail_prifi.core.events import CellArrived, Event
@@ -27,6 +27,8 @@ from headtail_prifi.setup.memory import Enrolment, Finished, run_setup
 
 Tamper = Callable[[Seat, Seat, bytes], Sequence[bytes]]
 """(from, to, frame) to the frames that arrive instead."""
+
+E = TypeVar("E", bound=Event)
 
 MAX_STEPS: Final = 10_000_000
 
@@ -196,7 +198,7 @@ class Swarm:
 
     # -- looking ------------------------------------------------------------------------------
 
-    def events(self, kind: type[Event], seat: Seat | None = None) -> list[Event]:
+    def events(self, kind: type[E], seat: Seat | None = None) -> list[E]:
         """What happened of one kind, to everybody or to one party."""
         return [
             happened.event

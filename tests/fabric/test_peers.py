@@ -11,6 +11,7 @@ from headtail_fabric.peer.errors import StateError, WindowFullError
 from headtail_fabric.peer.events import (
     Answered,
     BundleAccepted,
+    BundleDeclined,
     BundlePartArrived,
     BundleWanted,
     Connected,
@@ -469,3 +470,45 @@ def test_every_request_ends_in_exactly_one_event_whatever_the_link_does(seed: in
     ended += [e.id for e in pair.client_events() if isinstance(e, ENDS)]
     assert sorted(ended) == submitted
     assert len(pair.client.core._requests) == 0
+
+
+def test_a_refused_bundle_ends_the_push_and_may_be_asked_for_again() -> None:
+    pair = Pair()
+    (session,) = pair.server.core._sessions
+    pair.client.push_bundle(DIGEST, bytes(8 * wire.MAX_PART_BYTES))
+    pair.server.need_bundle(session, DIGEST, 0)
+    assert len(pair.server_events()) == 4
+    pair.server.refuse_bundle(session, DIGEST, "it is damaged")
+    assert pair.client_events() == [BundleDeclined(digest=DIGEST, reason="it is damaged")]
+    pair.pass_time(5.0)
+    assert pair.server_events() == []
+    pair.server.need_bundle(session, DIGEST, 0)
+    assert pair.client_events() == [BundleWanted(digest=DIGEST)]
+
+
+def test_a_push_goes_on_though_its_last_part_was_lost_and_the_server_asks_twice() -> None:
+    pair = Pair()
+    (session,) = pair.server.core._sessions
+    pair.client.push_bundle(DIGEST, bytes(2 * wire.MAX_PART_BYTES))
+    pair.server.need_bundle(session, DIGEST, 0)
+    assert len(pair.server_events()) == 2
+    pair.server.need_bundle(session, DIGEST, 0)
+    pair.pass_time(4.0)
+    assert len([e for e in pair.server_events() if isinstance(e, BundlePartArrived)]) == 2
+
+
+def test_a_session_closed_for_silence_is_told_so() -> None:
+    pair = Pair()
+    told: list[wire.Message] = []
+
+    def listen(frames: list[Buffer]) -> int:
+        told.append(wire.decode(frames)[0])
+        return 1
+
+    pair.link.fault_up = lambda _: 0
+    pair.link.fault_down = listen
+    pair.pass_time(5)
+    assert wire.Goodbye(reason="silent for too long") in told
+    pair.link.fault_up = lambda _: 1
+    pair.pass_time(12)
+    assert [type(event) for event in pair.client_events()] == [Disconnected, Connected]

@@ -155,7 +155,11 @@ def patches_for(scene: Scene, swarm: Swarm) -> dict[bytes, dict[int, bytes]]:
     changes = swarm.events(MembershipChanged, RELAY)
     for change in changes:
         memberships[change.first_round] = change.membership
-    composers = [swarm.clients[client]._composer for client in (A, B)]
+    composers = [
+        composer
+        for client in (A, B)
+        if isinstance(composer := swarm.clients[client]._composer, Recording)
+    ]
     patches: dict[bytes, dict[int, bytes]] = {}
     for round_, plain in composers[0].plains.items():
         first = max(first for first in memberships if first <= round_)
@@ -209,7 +213,9 @@ def disrupted(place: str) -> Script:
             sub_slot = owners.index(slot)
             if place == "payload":
                 return range(8 * 128 * sub_slot, 8 * 128 * sub_slot + 16)
-            return range(8 * GEOMETRY.key_lane_start(sub_slot), 8 * GEOMETRY.key_lane_start(sub_slot) + 16)
+            return range(
+                8 * GEOMETRY.key_lane_start(sub_slot), 8 * GEOMETRY.key_lane_start(sub_slot) + 16
+            )
 
         done: list[int] = []
         disrupt(swarm.clients[DISRUPTOR], flips)

@@ -127,7 +127,8 @@ def ks_p_value(distance: float, one: int, other: int) -> float:
     """Its asymptotic significance."""
     size = sqrt(one * other / (one + other))
     scaled = (size + 0.12 + 0.11 / size) * distance
-    terms = [2 * (-1) ** (k - 1) * exp(-2 * k * k * scaled * scaled) for k in range(1, 101)]
+    signs = [1.0 if k % 2 else -1.0 for k in range(1, 101)]
+    terms = [2 * sign * exp(-2 * (k * scaled) ** 2) for k, sign in enumerate(signs, 1)]
     return min(1.0, max(0.0, sum(terms)))
 
 

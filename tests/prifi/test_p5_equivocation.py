@@ -1,4 +1,4 @@
-"""Property 5: whom the relay shows different histories, it can't hear any more; and it is proven."""
+"""Property 5: clients with different histories are not heard any more, and it can be proven."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -23,9 +23,7 @@ from headtail_prifi.swarm import Scene, Swarm, set_scene
 CLIENTS = 4
 GEOMETRY = Geometry(clients=CLIENTS, cell_bytes=128, sub_slots=2, window=2, down_bytes=128)
 SINCE = 6
-SUBSETS = [
-    subset for size in range(1, CLIENTS) for subset in combinations(range(CLIENTS), size)
-]
+SUBSETS = [subset for size in range(1, CLIENTS) for subset in combinations(range(CLIENTS), size)]
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +135,7 @@ def test_p5_equivocation_is_proven_by_two_statements(scene: Scene, change: Any) 
         assert one is not None
         assert other is not None
         evidence = encode_evidence(TwoHistories.of(one, other))
-        assert verify_evidence(evidence, epoch) == Ruling(
-            culprit=RELAY, charge=Charge.EQUIVOCATED
-        )
+        assert verify_evidence(evidence, epoch) == Ruling(culprit=RELAY, charge=Charge.EQUIVOCATED)
     before = [swarm.clients[client].history(SINCE - 1) for client in (0, 3)]
     assert before[0] == before[1]
     assert before[0] is not None

@@ -55,4 +55,5 @@ SAMPLES: dict[str, tuple[wire.Message, list[bytes]]] = {
     "bundle-part": (wire.BundlePart(digest=DIGEST, offset=262_144, total=300_000), [b"part"]),
     "bundle-have": (wire.BundleHave(digest=DIGEST), []),
     "goodbye": (wire.Goodbye(reason="closed"), []),
+    "bundle-refused": (wire.BundleRefused(digest=DIGEST, reason="too large"), []),
 }

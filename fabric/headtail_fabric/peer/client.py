@@ -18,6 +18,7 @@ from headtail_fabric.link import LinkEstimate, LinkEstimator
 from headtail_fabric.peer.errors import StateError, WindowFullError
 from headtail_fabric.peer.events import (
     BundleAccepted,
+    BundleDeclined,
     BundleWanted,
     ClientEvent,
     Connected,
@@ -280,10 +281,13 @@ class ClientCore:
                 if (sent_at := self._pings.pop(message.nonce, None)) is not None:
                     self._link.heartbeat_returned(now - sent_at, now)
             case wire.BundleNeed():
-                event = self._needed(message)
+                event = self._needed(message, now)
             case wire.BundleHave():
                 self._pushes.pop(message.digest, None)
                 event = BundleAccepted(digest=message.digest)
+            case wire.BundleRefused():
+                self._pushes.pop(message.digest, None)
+                event = BundleDeclined(digest=message.digest, reason=message.reason)
             case wire.Goodbye():
                 self._dismissed(f"the edge said goodbye: {message.reason}", now)
             case wire.Hello() | wire.Request() | wire.Cancel() | wire.BundlePart():
@@ -353,9 +357,9 @@ class ClientCore:
             # Not at once: a server that is shutting down would be greeted in a tight loop.
             self._hello_at = now + _HELLO_EVERY_S * self._random()
 
-    def _needed(self, need: wire.BundleNeed) -> BundleWanted | None:
+    def _needed(self, need: wire.BundleNeed, now: float) -> BundleWanted | None:
         push = self._pushes.setdefault(need.digest, BundlePush(need.digest))
-        push.wanted(need.offset)
+        push.wanted(need.offset, now)
         if push.started or push.announced:
             return None
         push.announced = True

@@ -86,8 +86,23 @@ class BundleAccepted(msgspec.Struct, frozen=True, kw_only=True):
     digest: bytes
 
 
+class BundleDeclined(msgspec.Struct, frozen=True, kw_only=True):
+    """The edge does not take this bundle from here; it may ask for it again."""
+
+    digest: bytes
+    reason: str
+
+
 ClientEvent = (
-    Connected | Disconnected | Answered | Refused | Failed | Expired | BundleWanted | BundleAccepted
+    Connected
+    | Disconnected
+    | Answered
+    | Refused
+    | Failed
+    | Expired
+    | BundleWanted
+    | BundleAccepted
+    | BundleDeclined
 )
 
 

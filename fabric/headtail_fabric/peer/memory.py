@@ -8,6 +8,7 @@ passes only as the given clock says, so with a `FakeClock` a `poll` never waits.
 import heapq
 import itertools
 import random
+import threading
 from collections.abc import Callable, Sequence
 
 from headtail_fabric.clock import Clock
@@ -37,6 +38,7 @@ class MemoryLink:
         self.fault_down: Fault = _deliver
         self.server: MemoryServer | None = None
         self._clients: dict[bytes, MemoryClient] = {}
+        self.lock = threading.RLock()
         self._up = True
         self._on_the_way: list[tuple[float, int, bool, bytes, list[Buffer]]] = []
         self._sequence = itertools.count()
@@ -65,11 +67,12 @@ class MemoryLink:
 
     def carry(self) -> None:
         """Move everything that is due by now, until nothing moves."""
-        moved = True
-        while moved:
-            self._collect()
-            moved = self._deliver_due()
-            self._run_timers()
+        with self.lock:
+            moved = True
+            while moved:
+                self._collect()
+                moved = self._deliver_due()
+                self._run_timers()
 
     def _collect(self) -> None:
         now = self.clock.now()
@@ -156,37 +159,44 @@ class MemoryClient:
         payloads: Frames,
         deadline_s: float,
     ) -> int:
-        return self.core.submit(
-            bundle=bundle,
-            cut=cut,
-            tensors=tensors,
-            payloads=payloads,
-            deadline_s=deadline_s,
-            now=self._link.clock.now(),
-        )
+        with self._link.lock:
+            return self.core.submit(
+                bundle=bundle,
+                cut=cut,
+                tensors=tensors,
+                payloads=payloads,
+                deadline_s=deadline_s,
+                now=self._link.clock.now(),
+            )
 
     def cancel(self, request_id: int) -> None:
-        self.core.cancel(request_id)
+        with self._link.lock:
+            self.core.cancel(request_id)
 
     def free_window(self) -> int:
         self._link.carry()
-        return self.core.free_window()
+        with self._link.lock:
+            return self.core.free_window()
 
     def poll(self, timeout_s: float) -> ClientEvent | None:
         self._link.carry()
-        return self.core.next_event()
+        with self._link.lock:
+            return self.core.next_event()
 
     def push_bundle(self, digest: bytes, packed: Buffer) -> None:
-        self.core.push_bundle(digest, packed)
+        with self._link.lock:
+            self.core.push_bundle(digest, packed)
 
     def estimate(self) -> LinkEstimate:
-        return self.core.estimate(self._link.clock.now())
+        with self._link.lock:
+            return self.core.estimate(self._link.clock.now())
 
     def traffic(self) -> TrafficCount:
         return self.count.traffic_at_client(None, retries=self.core.retries)
 
     def close(self, timeout_s: float = 1.0) -> None:
-        self.core.close()
+        with self._link.lock:
+            self.core.close()
         self._link.carry()
 
 
@@ -226,7 +236,8 @@ class MemoryServer:
 
     def poll(self, timeout_s: float) -> ServerEvent | None:
         self._link.carry()
-        return self.core.next_event()
+        with self._link.lock:
+            return self.core.next_event()
 
     def respond(
         self,
@@ -238,36 +249,47 @@ class MemoryServer:
         timings: Timings,
         hints: Hints,
     ) -> None:
-        self.core.respond(
-            session,
-            request_id,
-            tensors=tensors,
-            payloads=payloads,
-            timings=timings,
-            hints=hints,
-            now=self._link.clock.now(),
-        )
+        with self._link.lock:
+            self.core.respond(
+                session,
+                request_id,
+                tensors=tensors,
+                payloads=payloads,
+                timings=timings,
+                hints=hints,
+                now=self._link.clock.now(),
+            )
 
     def busy(self, session: bytes, request_id: int, *, retry_after_s: float, hints: Hints) -> None:
-        self.core.busy(session, request_id, retry_after_s=retry_after_s, hints=hints)
+        with self._link.lock:
+            self.core.busy(session, request_id, retry_after_s=retry_after_s, hints=hints)
 
     def fail(self, session: bytes, request_id: int, code: ErrorCode, message: str) -> None:
-        self.core.fail(session, request_id, code, message)
+        with self._link.lock:
+            self.core.fail(session, request_id, code, message)
 
     def need_bundle(self, session: bytes, digest: bytes, offset: int) -> None:
-        self.core.need_bundle(session, digest, offset)
+        with self._link.lock:
+            self.core.need_bundle(session, digest, offset)
+
+    def refuse_bundle(self, session: bytes, digest: bytes, reason: str) -> None:
+        with self._link.lock:
+            self.core.refuse_bundle(session, digest, reason)
 
     def serve_bundles(self, digests: Sequence[bytes]) -> None:
-        self.core.serve_bundles(digests)
+        with self._link.lock:
+            self.core.serve_bundles(digests)
 
     def drop_session(self, session: bytes, reason: str) -> None:
-        self.core.drop_session(session, reason)
+        with self._link.lock:
+            self.core.drop_session(session, reason)
 
     def traffic(self) -> TrafficCount:
         return self.count.traffic_at_server(None)
 
     def close(self, timeout_s: float = 1.0) -> None:
-        self.core.close("the server is shutting down")
+        with self._link.lock:
+            self.core.close("the server is shutting down")
         self._link.carry()
 
 

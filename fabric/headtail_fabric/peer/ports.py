@@ -113,6 +113,10 @@ class ServerPort(Protocol):
         """Ask for a bundle's packed bytes from `offset` on."""
         ...
 
+    def refuse_bundle(self, session: bytes, digest: bytes, reason: str) -> None:
+        """Take no more of a bundle that the session pushes."""
+        ...
+
     def serve_bundles(self, digests: Sequence[bytes]) -> None:
         """What is served from now on: new sessions are offered it, open ones told what is new."""
         ...

@@ -38,12 +38,12 @@ class BundlePush:
         """Here is the data."""
         self._data = memoryview(packed).cast("B")
 
-    def wanted(self, offset: int) -> None:
+    def wanted(self, offset: int, now: float) -> None:
         """The server has all bytes before `offset`."""
         if self._wanted is None or offset < self._wanted or offset > self._sent:
             self._sent = offset
         self._wanted = offset
-        self.stalls_at = None
+        self.stalls_at = now + _STALLED_S if self._sent > offset else None
 
     def parts(self, now: float) -> Iterator[tuple[BundlePart, memoryview]]:
         """What may be sent now."""

@@ -108,7 +108,8 @@ class ServerCore:
         """Close silent sessions and let go of requests whose deadline has passed."""
         for session in list(self._sessions.values()):
             if now >= session.heard_at + self._silence_s:
-                self._close(session, "silent for too long")
+                # Told all the same: it may be only slow, and can say hello again.
+                self.drop_session(session.id, "silent for too long")
                 continue
             for request_id in session.expired(now):
                 self._finish(
@@ -168,6 +169,13 @@ class ServerCore:
         session = self._sessions.get(session_id)
         if session is not None:
             self._send(session.route, wire.BundleNeed(digest=digest, offset=offset))
+
+    def refuse_bundle(self, session_id: bytes, digest: bytes, reason: str) -> None:
+        """Tell a session that its bundle is not taken."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            refused = wire.BundleRefused(digest=digest, reason=reason[:512])
+            self._send(session.route, refused)
 
     def serve_bundles(self, digests: Sequence[bytes]) -> None:
         """What is served from now on; open sessions are told of what is new."""
@@ -242,6 +250,7 @@ class ServerCore:
                 | wire.ErrorReply()
                 | wire.BundleNeed()
                 | wire.BundleHave()
+                | wire.BundleRefused()
             ):
                 raise wire.WireError(f"{type(message).__name__} came from a client")
             case _:

@@ -130,7 +130,10 @@ class ZmqClient:
             self._flush()
             if event is not None:
                 return event
-            if self._read():
+            came = self._read()
+            if self._loop.must_tend(now, came=came):
+                self._tend(now)
+            if came:
                 continue
             if waited and now >= until:
                 return None
@@ -168,12 +171,12 @@ class ZmqClient:
         self._flush()
         self._loop.close(timeout_s)
 
-    def _read(self) -> bool:
-        """Take what has come; True when anything had."""
-        came = False
+    def _read(self) -> int:
+        """Take what has come, up to a limit; returns how many messages."""
+        came = 0
         with self._lock:
             for parts in self._loop.read():
-                came = True
+                came += 1
                 frames: list[Buffer] = [part.buffer for part in parts]
                 self._loop.count_received(frames)
                 try:
@@ -191,11 +194,12 @@ class ZmqClient:
             due_at = self._core.next_timer()
         if due_at is not None:
             longest_s = min(longest_s, due_at - self._clock.now())
-        events = self._loop.wait(longest_s, for_room=bool(self._backlog))
+        self._loop.wait(longest_s, for_room=bool(self._backlog))
+
+    def _tend(self, now: float) -> None:
         with self._lock:
-            for event in events:
+            for event in self._loop.take_events():
                 self._follow(event)
-            now = self._clock.now()
             due_at = self._core.next_timer()
             if due_at is not None and now >= due_at:
                 self._core.on_timer(now)

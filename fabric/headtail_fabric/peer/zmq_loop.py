@@ -12,6 +12,8 @@ from headtail_fabric.peer.wakeup import Wakeup
 from headtail_fabric.wire import Buffer
 
 _READ_AT_ONCE: Final = 64
+_TEND_EVERY_S: Final = 0.02
+_LONGEST_BACKLOG_S: Final = 1.0
 # Plain integers: combining pyzmq's flag enums costs as much as sending a small frame.
 _NOW: Final = int(zmq.NOBLOCK)
 _NOW_AND_MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
@@ -44,6 +46,9 @@ class ZmqLoop:
         self._poller.register(self._wakeup.fileno(), zmq.POLLIN)
         self._wants_out = False
         self._worker = 0
+        self._events: list[TransportEvent] = []
+        self._tend_at = 0.0
+        self._saturated_since: float | None = None
         self.sent = self.received = 0
         self.bytes_sent = self.bytes_received = 0
 
@@ -79,7 +84,31 @@ class ZmqLoop:
         self.bytes_sent += framed_bytes(frames, curve=self._curve)
         return True
 
-    def wait(self, seconds: float, *, for_room: bool) -> list[TransportEvent]:
+    def must_tend(self, now: float, *, came: int) -> bool:
+        """Whether timers and transport events are to be looked at now, after `came` messages.
+
+        Not while there may be more to read: the heartbeat that a timer waits for, or a goodbye,
+        may lie among it. But at least once a second, or steady traffic would put it off for good,
+        and not for every message.
+        """
+        if came < _READ_AT_ONCE:
+            self._saturated_since = None
+        elif self._saturated_since is None:
+            self._saturated_since = now
+            return False
+        elif now - self._saturated_since < _LONGEST_BACKLOG_S:
+            return False
+        if now < self._tend_at:
+            return False
+        self._tend_at = now + _TEND_EVERY_S
+        return True
+
+    def take_events(self) -> list[TransportEvent]:
+        """Transport events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def wait(self, seconds: float, *, for_room: bool) -> None:
         """Sleep until a message, a transport event or a wake-up comes, at most `seconds`; with
         `for_room` also until the socket takes messages again."""
         self._worker = threading.get_ident()
@@ -91,7 +120,9 @@ class ZmqLoop:
         ready = dict(self._poller.poll(timeout_ms))
         if self._wakeup.fileno() in ready:
             self._wakeup.clear()
-        return self._meter.drain() if self._meter.monitor in ready else []
+        if self._meter.monitor in ready:
+            self._events += self._meter.drain()
+        self._tend_at = 0.0
 
     def wake(self) -> None:
         """End another thread's `wait`; does nothing in the thread that waits."""

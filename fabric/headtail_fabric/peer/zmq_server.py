@@ -101,7 +101,10 @@ class ZmqServer:
             self._flush()
             if event is not None:
                 return event
-            if self._read():
+            came = self._read()
+            if self._loop.must_tend(now, came=came):
+                self._tend(now)
+            if came:
                 continue
             if waited and now >= until:
                 return None
@@ -145,6 +148,11 @@ class ZmqServer:
             self._core.need_bundle(session, digest, offset)
         self._loop.wake()
 
+    def refuse_bundle(self, session: bytes, digest: bytes, reason: str) -> None:
+        with self._lock:
+            self._core.refuse_bundle(session, digest, reason)
+        self._loop.wake()
+
     def serve_bundles(self, digests: Sequence[bytes]) -> None:
         with self._lock:
             self._core.serve_bundles(digests)
@@ -184,19 +192,21 @@ class ZmqServer:
         if due_at is not None:
             longest_s = min(longest_s, due_at - self._clock.now())
         self._loop.wait(longest_s, for_room=False)
+
+    def _tend(self, now: float) -> None:
+        self._loop.take_events()  # a client's fate is told by its heartbeats
         with self._lock:
-            now = self._clock.now()
             due_at = self._core.next_timer()
             if due_at is not None and now >= due_at:
                 self._core.on_timer(now)
             self._refresh_allow_list(now)
 
-    def _read(self) -> bool:
-        """Take what has come; True when anything had."""
-        came = False
+    def _read(self) -> int:
+        """Take what has come, up to a limit; returns how many messages."""
+        came = 0
         with self._lock:
             for parts in self._loop.read():
-                came = True
+                came += 1
                 frames: list[Buffer] = [part.buffer for part in parts[1:]]
                 self._loop.count_received(frames)
                 user = ""

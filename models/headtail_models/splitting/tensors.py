@@ -7,7 +7,6 @@ batch.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import batched
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -123,8 +122,8 @@ def _observed(
         part = Part(path)
         return {
             name: (array.dtype.name, array.shape)
-            for some in batched(names, _AT_ONCE)
-            for name, array in _arrays(part.run(inputs, some))
+            for start in range(0, len(names), _AT_ONCE)
+            for name, array in _arrays(part.run(inputs, names[start : start + _AT_ONCE]))
         }
     finally:
         path.unlink()

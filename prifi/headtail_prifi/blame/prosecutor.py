@@ -358,7 +358,9 @@ class Prosecutor:
         assert self._accused is not None
         if self._chase.waiting:
             return
-        accusation, claim = self._accused
+        self._bring(self._next_case(*self._accused), now)
+
+    def _next_case(self, accusation: Accusation, claim: Claim) -> bytes:
         record = self._books.closed(accusation.round)
         assert record is not None
         seats = seats_of(self._books.membership, self._epoch.guard_count)
@@ -370,16 +372,18 @@ class Prosecutor:
             votes=pack_bits([self._vote(record, seat, accusation.position) for seat in seats]),
             receipts=tuple(self._books.log(seat).receipt(record.round) for seat in seats),
         )
-        frame = sign_frame(
+        return sign_frame(
             self._header(Kind.CASE, record.round),
             case,
             seat=RELAY,
             epoch_id=self._epoch.epoch_id,
             key=self._signing_key,
         )
+
+    def _bring(self, frame: bytes, now: float) -> None:
         self._case = read_case(frame, epoch=self._epoch, geometry=self._geometry)
         self._reach(_Milestone.CHARGED)
-        self._ask(dict.fromkeys(seats, frame), now)
+        self._ask(dict.fromkeys(self._case.votes, frame), now)
 
     def _vote(self, record: RoundRecord, seat: Seat, position: int) -> int:
         if seat.role is Role.CLIENT:

@@ -86,7 +86,7 @@ def default_cipher() -> PadCipher:
     """The backend that measures best where both are installed: `cryptography`.
 
     Microseconds of CPU to XOR one cell in place, going on in a stream (and after a jump), best of
-    seven runs of `headtail bench prifi-core` on a shared x86-64 core with AES-NI:
+    seven runs on a shared x86-64 core with AES-NI (`headtail bench prifi-core` has the rates):
 
         cell         128 B        1 KiB        4 KiB        16 KiB        64 KiB
         cryptography 0.2 (0.6)    0.4 (0.7)    0.9 (1.3)    2.8 (3.2)     10.4 (10.8)

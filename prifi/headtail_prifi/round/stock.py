@@ -26,7 +26,8 @@ class PadStock:
         self._ahead = ahead_rounds(geometry, ahead_batches)
         self._rows: list[dict[int, Bytes]] = [{} for _ in range(guards)]
         self._granted = [first_round] * guards
-        self._first_round = first_round
+        self._began_at = first_round
+        self._wanted_from = first_round
 
     def wanted(self, next_round: int) -> list[tuple[int, int, int]]:
         """What to grant now that `next_round` is about to open: (guard, first round, count)."""
@@ -47,11 +48,11 @@ class PadStock:
 
         Raises FrameError for rounds that were not granted.
         """
-        if first < self._first_round or first + len(rows) > self._granted[guard]:
+        if first < self._began_at or first + len(rows) > self._granted[guard]:
             raise FrameError(f"pads of guard {guard} from round {first} on were not granted")
         known = self._rows[guard]
         for offset, row in enumerate(rows):
-            if first + offset >= self._first_round:
+            if first + offset >= self._wanted_from:
                 known.setdefault(first + offset, row)
 
     def lacking(self, round_: int) -> list[int]:
@@ -60,5 +61,5 @@ class PadStock:
 
     def take(self, round_: int) -> tuple[Bytes, ...]:
         """Every guard's row of the round, which is then gone; rounds go up."""
-        self._first_round = max(self._first_round, round_ + 1)
+        self._wanted_from = max(self._wanted_from, round_ + 1)
         return tuple(rows.pop(round_) for rows in self._rows)

@@ -45,8 +45,7 @@ _CELLS: Final = {"128": 128, "1k": 1024, "4k": 4096, "16k": 16 * 1024}
 _KEYS: Final = (10, 50, 100, 500)
 _CLIENTS: Final = (10, 50, 100)
 _SPEAKERS: Final = 5
-_TURN_ROUNDS: Final = 64
-"""One window of vouchers: what is signed and verified once a window is paid once a turn."""
+_TURN_ROUNDS: Final = 64  # one window of vouchers: what is signed once a window is in each turn
 _BLAME_LIMIT_S: Final = 600.0
 _PAD_BYTES: Final = 16 * 1024 * 1024
 
@@ -236,7 +235,7 @@ class _Line:
     """The cores of one epoch, served role by role so that each role's time can be told."""
 
     def __init__(self, scene: Scene) -> None:
-        swarm = Swarm(scene)
+        swarm = Swarm(scene, entropy=lambda seat: SystemEntropy())
         self._relay, self._clients, self._guards = swarm.relay, swarm.clients, swarm.guards
         self._spent = dict.fromkeys(Role, 0.0)
         """CPU seconds of all parties of a role in this turn."""
