@@ -12,7 +12,7 @@ tensor is never copied between the socket and its codec.
 from collections.abc import Sequence
 from enum import IntEnum
 from math import prod
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, NoReturn
 
 import msgspec
 from msgspec import Meta
@@ -319,14 +319,8 @@ def decode(frames: Frames) -> tuple[Message, Frames]:
     header = memoryview(frames[0])
     if len(header) > MAX_HEADER_BYTES:
         raise TooLargeError(f"header of {len(header)} bytes", size_bytes=len(header))
-    if len(header) < len(PREFIX) or bytes(header[:2]) != MAGIC:
-        raise WireError("not a Headtail message: the first frame does not begin with 'HT'")
-    if header[2] != VERSION:
-        raise UnknownVersionError(
-            f"wire version {header[2]}, this side speaks {VERSION}", version=header[2]
-        )
-    if header[3] != 0:
-        raise WireError(f"reserved byte is {header[3]}, not 0")
+    if (prefix := bytes(header[: len(PREFIX)])) != PREFIX:
+        _blame(prefix)
     message = _decode_header(header[len(PREFIX) :])
     payloads = frames[1:]
     if len(payloads) != message.payload_count:
@@ -336,6 +330,16 @@ def decode(frames: Frames) -> tuple[Message, Frames]:
         )
     _check_sizes(message, payloads)
     return message, payloads
+
+
+def _blame(prefix: bytes) -> NoReturn:
+    if len(prefix) < len(PREFIX) or not prefix.startswith(MAGIC):
+        raise WireError("not a Headtail message: the first frame does not begin with 'HT'")
+    if prefix[2] != VERSION:
+        raise UnknownVersionError(
+            f"wire version {prefix[2]}, this side speaks {VERSION}", version=prefix[2]
+        )
+    raise WireError(f"reserved byte is {prefix[3]}, not 0")
 
 
 def _decode_header(body: memoryview) -> Message:

@@ -6,7 +6,8 @@ connections: the core around it asks for what is due while it has one.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from headtail_fabric import wire
 from headtail_fabric.link import LinkEstimator
@@ -15,8 +16,7 @@ from headtail_fabric.peer.geometry import framed_bytes
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, TensorInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class _Pending:
+class _Pending(msgspec.Struct, kw_only=True):
     bundle: bytes
     cut: str
     tensors: tuple[TensorInfo, ...]
@@ -25,7 +25,7 @@ class _Pending:
     attempt: int = 0
     sent_at: float = 0.0
     size_bytes: int = 0
-    send_at: float | None = field(default=None)
+    send_at: float | None = None
     """When to send it (again); None while it waits in the queue."""
 
 

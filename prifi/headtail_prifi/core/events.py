@@ -22,6 +22,15 @@ class CellDelivered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellReturned:
+    """Client: the cell with this id does not fit into the cells of the next epoch. Nobody has it;
+    say it in smaller pieces."""
+
+    id: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellArrived:
     """Relay: pseudonym `slot` said `body` in `round`."""
 
@@ -85,6 +94,7 @@ class VerdictReached:
 Event = (
     DataReceived
     | CellDelivered
+    | CellReturned
     | CellArrived
     | MembershipChanged
     | ClientDropped

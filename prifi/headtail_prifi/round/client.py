@@ -22,6 +22,7 @@ from headtail_prifi.core.body import Body, decode_body, frame_of, split_signed
 from headtail_prifi.core.errors import FrameError, StateError, UnexpectedFrameError
 from headtail_prifi.core.events import (
     CellDelivered,
+    CellReturned,
     DataReceived,
     EpochOver,
     Event,
@@ -188,6 +189,19 @@ class ClientCore:
         """Everything that is not known to have arrived, oldest first, for the next epoch."""
         self._settle()
         return self._outbound.drain()
+
+    def adopt(self, items: list[Item]) -> None:
+        """Take over what another epoch left (`drain`), in front of all else; ids stay the same.
+
+        What does not fit into this epoch's cells comes back as `CellReturned`.
+        """
+        fitting = [item for item in items if len(item.body) <= self.body_bytes]
+        self._outbound.adopt(fitting)
+        self._events.extend(
+            CellReturned(id=item.id, body=item.body)
+            for item in items
+            if len(item.body) > self.body_bytes
+        )
 
     def leave(self) -> None:
         """Ask to be left out of the next membership; `EpochOver` follows."""

@@ -159,6 +159,11 @@ class Outbound:
         self._restock()
         return items
 
+    def adopt(self, items: list[Item]) -> None:
+        """Queue items of another queue in front; ids given out from now on are higher."""
+        self._requeue(items)
+        self._next_id = max([self._next_id, *(item.id + 1 for item in items)])
+
     def _requeue(self, items: list[Item]) -> None:
         if items:
             self._shelve()

@@ -86,7 +86,7 @@ _TABLE: Final[dict[RelayState, dict[Kind | _Milestone, RelayState]]] = {
         _Milestone.CERTIFIED: RelayState.RUNNING,
         _Milestone.STOPPED: RelayState.OVER,
     },
-    RelayState.OVER: {},
+    RelayState.OVER: dict.fromkeys(_KINDS, RelayState.OVER),
 }
 
 
@@ -178,9 +178,10 @@ class RelayCore:
         if header.epoch != self._short_id or header.sender != source.index:
             raise FrameError("a frame of another epoch or another sender")
         allowed = _FROM_CLIENTS if source.role is Role.CLIENT else _FROM_GUARDS
-        follows = _TABLE[self.state].get(header.kind)
-        if header.kind not in allowed or follows is None:
+        if header.kind not in allowed or header.kind not in _TABLE[self.state]:
             raise UnexpectedFrameError(f"{header.kind.name} of {source} while {self.state}")
+        if self.state is RelayState.OVER:
+            return
         match header.kind:
             case Kind.UP:
                 self._engine.add_cipher(bytes(frame), header)

@@ -1,0 +1,38 @@
+"""Bit strings: arrays of 0 and 1 (uint8), most significant bit of each byte first."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bits = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+WINDOW: Final = 16
+
+
+def fields(values: Ints, widths: Ints) -> Bits:
+    """The low `widths[i]` bits of each `values[i]`, one after the other."""
+    ends = np.cumsum(widths)
+    shifts = np.repeat(ends - 1, widths) - np.arange(int(ends[-1]) if ends.size else 0)
+    return (np.repeat(values, widths) >> shifts & 1).astype(np.uint8)
+
+
+def windows(bits: Bits, slack: int) -> Ints:
+    """The 16 bits that begin at each place of `bits` and of `slack` zeros behind it."""
+    data = np.zeros((bits.size + slack) // 8 + 4, dtype=np.int64)
+    packed = np.packbits(bits)
+    data[: packed.size] = packed
+    triples = data[:-2] << 16 | data[1:-1] << 8 | data[2:]
+    shifts = np.arange(8, 0, -1)
+    return (triples[:, np.newaxis] >> shifts & 0xFFFF).reshape(-1)
+
+
+def words(bits: Bits) -> Ints:
+    """A whole number of 16-bit words."""
+    return np.packbits(bits).view(">u2").astype(np.int64)
+
+
+def from_words(values: Ints) -> Bits:
+    """The inverse of `words`."""
+    return np.unpackbits(values.astype(">u2").view(np.uint8))
