@@ -197,12 +197,8 @@ def test_an_exit_refuses_what_does_not_open_or_came_before() -> None:
         exit_.on_cell(1, body)
     with pytest.raises(TrafficError, match="before"):
         exit_.on_cell(1, first[-1])
-    for message in (
-        b"",
-        b"\x09",
-        bytes([Tag.DATAGRAM]) + bytes(60),
-        bytes([Tag.REPLY]) + bytes(60),
-    ):
+    sealed = bytes(60)
+    for message in (b"", b"\x09", bytes([Tag.DATAGRAM]) + sealed, bytes([Tag.REPLY]) + sealed):
         with pytest.raises(TrafficError):
             exit_.on_cell(2, bytes(5) + len(message).to_bytes(3) + message)
     with pytest.raises(TrafficError):

@@ -1,5 +1,6 @@
 """Property 4: sizes, counts, order and the work before an answer don't depend on ownership."""
 
+import gc
 import sys
 import time
 from collections import Counter
@@ -89,11 +90,13 @@ class Tracer:
 
 def traced(client: ClientCore, frame: bytes) -> list[str]:
     tracer = Tracer()
+    gc.disable()  # a collection may call back in the middle
     sys.setprofile(tracer)
     try:
         client.receive(frame, 0.0)
     finally:
         sys.setprofile(None)
+        gc.enable()
     client.to_send(0.0)
     while client.next_event() is not None:
         pass

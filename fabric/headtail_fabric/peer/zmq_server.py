@@ -102,10 +102,10 @@ class ZmqServer:
             if event is not None:
                 return event
             came = self._read()
-            if self._loop.must_tend(now, came=came):
+            if must_tend := self._loop.must_tend(now, came=came):
                 self._tend(now)
-            if came:
-                continue
+            if came or must_tend:
+                continue  # to send what came of it before sleeping
             if waited and now >= until:
                 return None
             self._wait(until - now)

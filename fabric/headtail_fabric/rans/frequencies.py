@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 PRECISION: Final = 12
 TOTAL: Final = 1 << PRECISION
-MAX_TABLES: Final = 512
+MAX_TABLES: Final = 256
 MAX_SYMBOLS: Final = 64
 """Of an alphabet: at 64 the least frequencies of 1 take 1.6 % of the total."""
 
@@ -56,16 +56,16 @@ class FrequencyTables:
         return np.repeat(owners, self.frequencies.reshape(-1))
 
     @cached_property
-    def slot_frequencies(self) -> NDArray[np.uint16]:
-        """The frequency of that symbol."""
+    def slot_frequencies(self) -> NDArray[np.int64]:
+        """The frequency of that symbol, times 2^16."""
         flat = self.frequencies.reshape(-1)
-        return np.repeat(flat, flat)
+        return np.repeat(flat.astype(np.int64) << 16, flat)
 
     @cached_property
-    def slot_offsets(self) -> NDArray[np.uint16]:
-        """How far the slot lies behind the first one of its symbol."""
-        slots = np.tile(np.arange(TOTAL, dtype=np.uint16), self.count)
-        return slots - np.repeat(self.starts.reshape(-1), self.frequencies.reshape(-1))
+    def slot_offsets(self) -> NDArray[np.int64]:
+        """How far the slot lies behind the first one of its symbol, times 2^16."""
+        starts = np.repeat(self.starts.reshape(-1), self.frequencies.reshape(-1))
+        return np.tile(np.arange(TOTAL), self.count) - starts << 16
 
 
 def from_counts(counts: NDArray[np.float64]) -> FrequencyTables:

@@ -57,10 +57,9 @@ class _Constants:
     def __init__(self, lanes: int) -> None:
         self.slot_mask = np.full(lanes, TOTAL - 1)
         self.precision = np.full(lanes, PRECISION)
-        self.state_bits = np.full(lanes, _STATE_BITS)
         self.mantissa = np.full(lanes, 52)
-        self.exponent = np.full(lanes, _EXPONENT_BIAS)
-        self.widest = np.full(lanes, _EXPONENT_BIAS + _STATE_BITS)
+        self.exponent = np.full(lanes, _EXPONENT_BIAS + _STATE_BITS)
+        self.widest = np.full(lanes, _EXPONENT_BIAS + 2 * _STATE_BITS)
         self.width_shift = np.full(lanes, _STATE_BITS + 1)
 
 
@@ -154,7 +153,8 @@ class LaneDecoder:
         self._stages = [*stages, fronts - sum(stages)]
         self._states = np.frombuffer(data[at : at + 2 * lanes], dtype="<u2").astype(np.int64)
         self._states += _LOWEST
-        self._tables = tables
+        self._symbols = tables.slot_symbols
+        self._frequencies, self._offsets = tables.slot_frequencies, tables.slot_offsets
         self._widths = np.empty(lanes + 1, dtype=np.int64)
         self._floats = np.empty(lanes)
         self._exponents = self._floats.view(np.int64)
@@ -169,7 +169,9 @@ class LaneDecoder:
         lanes = self._states.size
         for first in range(0, bases.size, lanes):
             self._step(bases[first : first + lanes], slots[first : first + lanes])
-        return self._tables.slot_symbols[slots]
+            if self._position > self._bits.size:
+                raise CodecError("the payload ends too early")
+        return self._symbols[slots]
 
     def finish(self) -> tuple[int, ...]:
         """The seed. Checks that everything was read and that the states are back at their start."""
@@ -187,23 +189,19 @@ class LaneDecoder:
         np.bitwise_and(state, constants.slot_mask[:size], out=slots)
         slots += bases
         np.right_shift(state, constants.precision[:size], out=state)
-        state *= self._tables.slot_frequencies[slots]
-        state += self._tables.slot_offsets[slots]
+        state *= self._frequencies[slots]
+        state += self._offsets[slots]  # now 2^16 q
+        floats, exponents = self._floats[:size], self._exponents[:size]
+        floats[:] = state
         # The exponent of a float is the place of an integer's highest bit.
-        np.copyto(self._floats[:size], state)
-        exponents = self._exponents[:size]
         np.right_shift(exponents, constants.mantissa[:size], out=exponents)
         np.subtract(constants.widest[:size], exponents, out=widths[1:])
         widths[0] = self._position
         offsets = np.add.accumulate(widths)
-        end = int(offsets[-1])
-        if end > self._bits.size:
-            raise CodecError("the payload ends too early")
-        np.left_shift(state, constants.state_bits[:size], out=state)
         state |= self._windows[offsets[:-1]]
         exponents -= constants.exponent[:size]
         np.right_shift(state, exponents, out=state)
-        self._position = end
+        self._position = int(offsets[-1])
 
     def _halve(self) -> None:
         """Ends the upper half of the lanes; their states go back in front of the stream."""
@@ -215,7 +213,7 @@ class LaneDecoder:
 
     def _load(self, stream: Bits) -> None:
         self._bits, self._position = stream, 0
-        self._windows = bits.windows(stream, bits.WINDOW)
+        self._windows = bits.windows(stream, PRECISION * MAX_LANES)
 
 
 def _varint(value: int) -> bytes:

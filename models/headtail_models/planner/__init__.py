@@ -11,7 +11,7 @@ All but `survey` and what it uses are pure functions over plain data.
 """
 
 from headtail_models.planner.costs import ModelCosts
-from headtail_models.planner.front import fastest, fastest_by_rate, pareto
+from headtail_models.planner.front import fastest, fastest_by_rate, pareto, worth_showing
 from headtail_models.planner.option import EnergyModel, Link, Option, energy_j, latency_s
 from headtail_models.planner.options import Device, options_of
 
@@ -27,4 +27,5 @@ __all__ = [
     "latency_s",
     "options_of",
     "pareto",
+    "worth_showing",
 ]

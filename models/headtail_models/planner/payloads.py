@@ -13,7 +13,7 @@ from headtail_fabric.codec.base import CODES, Array
 from headtail_fabric.wire import DType
 from headtail_models.planner.costs import PayloadCost
 from headtail_models.planner.timing import median_s
-from headtail_models.splitting.calibration import BITS, can_quantise, quantisers_for
+from headtail_models.splitting.calibration import BITS, can_quantise, clipped_quantisers
 from headtail_models.splitting.tensors import Tensor
 
 BASES: Final = ("raw", "q8", "q4")
@@ -40,7 +40,7 @@ def measured_payloads(
     noise. A tensor that can't be quantised goes raw beside those that can.
     """
     tables = {
-        one.name: quantisers_for([frame[one.name] for frame in frames])
+        one.name: clipped_quantisers([frame[one.name] for frame in frames])
         for one in sent
         if can_quantise(one.dtype, one.shape)
     }

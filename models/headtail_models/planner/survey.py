@@ -22,7 +22,7 @@ from headtail_models.splitting.macs import MacCounter
 from headtail_models.splitting.model import FULL, HEAD, TAIL, OnnxModel
 from headtail_models.splitting.samples import Sample, picture_input
 
-MAX_MEASURED: Final = 32
+MAX_MEASURED: Final = 16
 MAX_SENT_BYTES: Final = 2**28
 """What crosses one cut on all samples is kept in memory; fewer samples count beyond that."""
 JPEG_QUALITY: Final = 90
@@ -65,24 +65,24 @@ def survey(
     ).costs(name, progress or (lambda _done, _total: None))
 
 
-def worth_measuring(
-    cuts: Sequence[Cut], macs: Sequence[int], limit: int
-) -> frozenset[int]:
+def worth_measuring(cuts: Sequence[Cut], macs: Sequence[int], limit: int) -> frozenset[int]:
     """Which of the cuts, by their place: first those that none beats in multiply-adds and bytes,
-    then those where a single tensor crosses, the smallest first.
+    then those where the fewest tensors cross, the smallest first.
 
-    Of two that cost the same the later one counts: behind an activation zeros are many.
+    Of several that cost the same the last goes first: behind an activation zeros are many.
     """
     order = sorted(range(len(cuts)), key=lambda at: (macs[at], cuts[at].size_bytes, -at))
-    front, rest, least = [], [], None
+    front: list[int] = []
+    rest: list[tuple[bool, int, int, int]] = []
+    seen: set[tuple[int, int]] = set()
     for at in order:
-        if least is None or cuts[at].size_bytes < least:
-            least = cuts[at].size_bytes
+        size = cuts[at].size_bytes
+        if not front or size < cuts[front[-1]].size_bytes:
             front.append(at)
         else:
-            rest.append(at)
-    rest.sort(key=lambda at: (len(cuts[at].sent), cuts[at].size_bytes, at))
-    return frozenset([*front, *rest][:limit])
+            rest.append(((macs[at], size) in seen, len(cuts[at].sent), size, at))
+        seen.add((macs[at], size))
+    return frozenset([*front, *(at for *_, at in sorted(rest))][:limit])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-REPEATS: Final = 7
-WARM_UP: Final = 2
+REPEATS: Final = 5
+WARM_UP: Final = 1
 
 
 def median_s(

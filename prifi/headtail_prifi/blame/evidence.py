@@ -1,6 +1,7 @@
 """Evidence: files that convince anybody who knows the epoch, without trusting whoever kept them.
 
-    b"HTE1" | msgpack array [tag, field, ...]
+    evidence    b"HTE1" | msgpack array [tag, field, ...]
+    file        b"HTF1" | msgpack array [charter of the epoch, evidence]
 
 A ruling without evidence (a party that fell silent) is the relay's word and has no file.
 """
@@ -10,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from headtail_fabric.errors import PeerError
 from headtail_prifi.blame.case import read_case
 from headtail_prifi.blame.claim import check_claim, read_claim
 from headtail_prifi.blame.judge import (
@@ -35,9 +37,12 @@ from headtail_prifi.core.seat import RELAY
 from headtail_prifi.crypto.cipher import PadCipher, default_cipher
 from headtail_prifi.crypto.errors import SignatureError
 from headtail_prifi.round.history import HistoryStatement
+from headtail_prifi.setup.charter import read_epoch
 from headtail_prifi.setup.epoch import Epoch
+from headtail_prifi.setup.roster import Roster
 
 MAGIC: Final = b"HTE1"
+FILE_MAGIC: Final = b"HTF1"
 MAX_EVIDENCE_BYTES: Final = 16 * 1024 * 1024
 
 _Frame = Annotated[bytes, Meta(max_length=4 * MAX_UPSTREAM_BYTES)]
@@ -91,10 +96,20 @@ class TwoHistories(Body, frozen=True, kw_only=True, tag=5):
         )
 
 
+class File(Body, frozen=True, kw_only=True):
+    """Evidence with the charter of its epoch, so that a roster is enough to judge it."""
+
+    charter: Annotated[
+        tuple[Annotated[bytes, Meta(max_length=256 * 1024)], ...], Meta(max_length=64)
+    ]
+    evidence: Annotated[bytes, Meta(max_length=MAX_EVIDENCE_BYTES)]
+
+
 Evidence = Guilt | Refuted | BogusCase | DoubleCase | TwoHistories
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Evidence]] = msgspec.msgpack.Decoder(Evidence)
+_file_decoder: Final = msgspec.msgpack.Decoder(File)
 
 
 def encode_evidence(evidence: Evidence) -> bytes:
@@ -125,6 +140,25 @@ def verify_evidence(data: bytes, epoch: Epoch, *, cipher: PadCipher | None = Non
         raise EvidenceError(f"the evidence does not hold: {error.message}") from None
     except BogusCaseError as error:
         raise EvidenceError(f"the case itself is bogus: {error.message}") from None
+
+
+def write_file(evidence: bytes, epoch: Epoch) -> bytes:
+    """A file for somebody who has the roster and nothing else of the epoch."""
+    return FILE_MAGIC + _encoder.encode(File(charter=epoch.charter, evidence=evidence))
+
+
+def verify_file(data: bytes, roster: Roster, *, cipher: PadCipher | None = None) -> Ruling:
+    """Who is to blame by this file. Raises EvidenceError when it proves nothing."""
+    if not data.startswith(FILE_MAGIC) or len(data) > 2 * MAX_EVIDENCE_BYTES:
+        raise EvidenceError("not a file of evidence")
+    try:
+        file = _file_decoder.decode(data[len(FILE_MAGIC) :])
+        epoch = read_epoch(roster, file.charter)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise EvidenceError(f"a malformed file: {error}") from None
+    except PeerError as error:
+        raise EvidenceError(f"not an epoch of this roster: {error.message}") from None
+    return verify_evidence(file.evidence, epoch, cipher=cipher)
 
 
 def _decode(data: bytes) -> Evidence:

@@ -155,6 +155,7 @@ class Outbound:
         self.abandon(2**32)
         self._shelve()
         items = [item for item in self._waiting if item.kind is CellKind.DATA]
+        items.sort(key=lambda item: item.id)
         self._waiting.clear()
         self._restock()
         return items

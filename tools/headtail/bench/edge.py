@@ -10,7 +10,8 @@ import argparse
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,16 +169,14 @@ class _Clients:
 
     def run(self, seconds: float) -> _Served:
         """Ask for `seconds`, then wait for what is still out."""
-        answers: list[tuple[float, int]] = []
         until = time.monotonic() + seconds
-        threads = [
-            threading.Thread(target=self._ask, args=(port, until, answers)) for port in self._ports
-        ]
-        with _timed() as timer:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+        askers = [_Asker(port, self._load, until) for port in self._ports]
+        with ThreadPoolExecutor(len(askers)) as pool, _timed() as timer:
+            # A client that is done goes on polling until all are: it still owes heartbeats.
+            running = [pool.submit(asker.run, askers) for asker in askers]
+            for one in running:
+                one.result()
+        answers = [answer for asker in askers for answer in asker.answers]
         latencies = sorted(latency for latency, _ in answers)
         return _Served(
             rate=len(answers) / timer.seconds,
@@ -186,24 +185,42 @@ class _Clients:
             p99_ms=1000 * latencies[int(len(latencies) * 0.99)],
         )
 
-    def _ask(self, port: ZmqClient, until: float, answers: list[tuple[float, int]]) -> None:
-        submitted: dict[int, float] = {}
-        while submitted or time.monotonic() < until:
-            while len(submitted) < _IN_FLIGHT and time.monotonic() < until:
-                request_id = port.submit(
-                    bundle=self._load.digest,
-                    cut=self._load.cut,
-                    tensors=self._load.tensors,
-                    payloads=self._load.payloads,
-                    deadline_s=60.0,
-                )
-                submitted[request_id] = time.monotonic()
-            event = port.poll(1.0)
-            if isinstance(event, Answered):
-                latency = time.monotonic() - submitted.pop(event.id)
-                answers.append((latency, event.hints.batch))
-            elif event is not None:
-                raise RuntimeError(f"an answer was expected, came: {event}")
+
+class _Asker:
+    """One client's requests until a point in time; `answers` are latencies (s) and batch sizes."""
+
+    def __init__(self, port: ZmqClient, load: _Load, until: float) -> None:
+        self._port = port
+        self._load = load
+        self._until = until
+        self._submitted: dict[int, float] = {}
+        self.answers: list[tuple[float, int]] = []
+        self.done = False
+
+    def run(self, all_of_them: Sequence["_Asker"]) -> None:
+        try:
+            while not all(asker.done for asker in all_of_them):
+                self._turn()
+        finally:
+            self.done = True
+
+    def _turn(self) -> None:
+        while len(self._submitted) < _IN_FLIGHT and time.monotonic() < self._until:
+            request_id = self._port.submit(
+                bundle=self._load.digest,
+                cut=self._load.cut,
+                tensors=self._load.tensors,
+                payloads=self._load.payloads,
+                deadline_s=60.0,
+            )
+            self._submitted[request_id] = time.monotonic()
+        event = self._port.poll(0.1)
+        if isinstance(event, Answered):
+            latency = time.monotonic() - self._submitted.pop(event.id)
+            self.answers.append((latency, event.hints.batch))
+        elif event is not None:
+            raise RuntimeError(f"an answer was expected, came: {event}")
+        self.done = not self._submitted and time.monotonic() >= self._until
 
 
 def _bare_rate(bundle: Bundle, load: _Load, batch: int, workers: int, seconds: float) -> float:

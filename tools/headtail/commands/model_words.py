@@ -47,9 +47,7 @@ def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def preparation(
-    args: argparse.Namespace, *, height: int = 1, width: int = 1
-) -> Preprocess:
+def preparation(args: argparse.Namespace, *, height: int = 1, width: int = 1) -> Preprocess:
     """What was said of pictures, for an input of that size. Raises ConfigError."""
     crops = args.prepare == "centre-crop"
     if not crops and (args.resize is not None or args.mean or args.std):

@@ -17,7 +17,7 @@ from headtail_fabric.errors import ConfigError
 from headtail_fabric.logs import printable
 from headtail_models.planner.chart import draw
 from headtail_models.planner.costs import ModelCosts, read_costs, write_costs
-from headtail_models.planner.front import fastest, pareto
+from headtail_models.planner.front import fastest, worth_showing
 from headtail_models.planner.option import EnergyModel, Link, Option, energy_j, latency_s
 from headtail_models.planner.options import Device, options_of
 from headtail_models.planner.units import parse_rate, parse_time
@@ -74,7 +74,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     what.add_argument(
         "--samples", type=Path, metavar="DIR", help="pictures or .npy, to measure bytes on"
     )
-    what.add_argument("--max-samples", type=int, default=16, metavar="N", help="use N (16)")
+    what.add_argument("--max-samples", type=int, default=8, metavar="N", help="use N (8)")
     what.add_argument(
         "--codecs", default=",".join(_BASES), metavar="LIST", help="of raw,q8,q4 (all)"
     )
@@ -84,9 +84,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     what.add_argument(
         "--measure",
         type=int,
-        default=32,
+        default=16,
         metavar="N",
-        help="time the N most promising cuts, interpolate the others (32)",
+        help="time the N most promising cuts, interpolate the others (16)",
     )
     what.add_argument("--jpeg-quality", type=int, default=90, metavar="Q", help="1-100 (90)")
     add_preparation(parser)
@@ -113,7 +113,7 @@ def _plan(args: argparse.Namespace) -> int:
         else read_costs(args.device_profile, sha256=costs.sha256)
     )
     options = options_of(costs, Device(slowdown=slowdown, profile=profile), codecs=codecs)
-    shown = options if args.all else pareto(options)
+    shown = options if args.all else worth_showing(options, link)
     _print_options(shown, link, energy, title=_title(costs, link, slowdown, profile))
     _say_best(options, link, costs)
     if args.json is not None:

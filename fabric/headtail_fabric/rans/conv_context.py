@@ -1,0 +1,238 @@
+"""Which frequency table an element is coded with: a small masked convolution, in integers.
+
+A context model of learned picture compression (Minnen, Ballé, Toderici, "Joint autoregressive and
+hierarchical priors for learned image compression", NeurIPS 2018; masked convolutions: van den Oord
+et al., "Pixel recurrent neural networks", ICML 2016): from all channels of the elements above and
+to the left, it predicts a mean and a scale for each channel of a position. In floating point two
+machines round differently and the decoder loses its way, so here (as Ballé, Johnston, Minnen,
+"Integer networks for data compression with latent-variable models", ICLR 2019, ask for) weights
+are int16, sums fit into int32, and everything else is an exact shift:
+
+    a = (W1 x + b1) >> s1        h = clip(max(a, a >> 3), +-32767)        (m, t) = (W2 h + b2) >> s2
+    mean = floor(m / 8), eighths = m mod 8, scale = clip(t, 0, 15)
+    table = 8 scale + eighths        code = (x - mean) mod symbols       x = symbol - centre
+
+The sums are computed by a floating-point matrix product: all partial sums are integers below 2^24
+(float32) or 2^31 (float64), which both hold exactly, in whatever order they are added.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headtail_fabric.rans.frequencies import PRECISION
+from headtail_fabric.rans.wavefront import Ints, Margin, Shape4, Wavefront
+
+SCALES: Final = 16
+EIGHTHS: Final = 8
+MAX_RADIUS: Final = 2
+MAX_HIDDEN: Final = 256
+MAX_CHANNELS: Final = 512
+MAX_SHIFT: Final = 24
+_LEAK_SHIFT: Final = 3
+_EIGHTHS_SHIFT: Final = 3
+_HIDDEN_LIMIT: Final = 2**15 - 1
+_FLOAT32_EXACT: Final = 2**24
+_INT32: Final = 2**31
+
+Int32s = NDArray[np.int32]
+Floats = NDArray[np.float32] | NDArray[np.float64]
+
+
+def taps(radius: int) -> list[tuple[int, int]]:
+    """Rows and columns of the causal half of a window: all rows above, and what is to the left."""
+    side = range(-radius, radius + 1)
+    above = [(row, column) for row in range(-radius, 0) for column in side]
+    return above + [(0, column) for column in range(-radius, 0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConvContext:
+    """The integers of the module's formulas; C channels, K taps, H hidden units.
+
+    `centres` (C,) int16; `weights1` (H, C, K) int16, `biases1` (H,) int32; `weights2` (2 C, H)
+    int16, `biases2` (2 C,) int32: means first. `radius` 1 (4 taps) or 2 (12 taps); `symbols`: of
+    the alphabet. Raises ValueError when shapes don't fit or a sum could leave int32.
+    """
+
+    symbols: int
+    radius: int
+    centres: NDArray[np.int16]
+    weights1: NDArray[np.int16]
+    biases1: NDArray[np.int32]
+    shift1: int
+    weights2: NDArray[np.int16]
+    biases2: NDArray[np.int32]
+    shift2: int
+
+    def __post_init__(self) -> None:
+        channels, hidden = self.centres.size, self.biases1.size
+        if not (1 <= channels <= MAX_CHANNELS and 1 <= hidden <= MAX_HIDDEN):
+            raise ValueError(f"{channels} channels and {hidden} hidden units")
+        if not 1 <= self.radius <= MAX_RADIUS:
+            raise ValueError(f"radius {self.radius}")
+        if not ((self.centres >= 0) & (self.centres < self.symbols)).all():
+            raise ValueError(f"centres outside the alphabet of {self.symbols} symbols")
+        if not (0 <= self.shift1 <= MAX_SHIFT and 0 <= self.shift2 <= MAX_SHIFT):
+            raise ValueError(f"shifts {self.shift1} and {self.shift2}")
+        expected = {
+            "centres": (channels,),
+            "weights1": (hidden, channels, len(taps(self.radius))),
+            "weights2": (2 * channels, hidden),
+            "biases2": (2 * channels,),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} of shape {getattr(self, name).shape}, not {shape}")
+        if max(self.bounds()) >= _INT32:
+            raise ValueError("a sum of the context could leave 32 bits")
+
+    @property
+    def channels(self) -> int:
+        return int(self.centres.size)
+
+    @property
+    def reach(self) -> int:
+        """The largest |x|."""
+        return max(self.symbols - 1 - int(self.centres.min()), int(self.centres.max()))
+
+    @property
+    def macs_per_position(self) -> int:
+        """Multiplications for all channels of one place."""
+        return int(self.weights1.size + self.weights2.size)
+
+    def bounds(self) -> tuple[int, int]:
+        """What no sum of the two layers exceeds, before the shifts."""
+        sums = np.abs(self.weights1.astype(np.int64)).reshape(self.biases1.size, -1).sum(axis=1)
+        first = sums * self.reach + np.abs(self.biases1.astype(np.int64))
+        hidden = np.minimum(first >> self.shift1, _HIDDEN_LIMIT) + 1
+        second = np.abs(self.weights2.astype(np.int64)) @ hidden
+        second += np.abs(self.biases2.astype(np.int64))
+        return int(first.max()), int(second.max())
+
+    def check(self, *, tables: int, symbols: int) -> None:
+        """Raises ValueError unless it works with that many frequency tables and symbols."""
+        if tables != SCALES * EIGHTHS or symbols != self.symbols:
+            raise ValueError(
+                f"{tables} frequency tables of {symbols} symbols, the context needs "
+                f"{SCALES * EIGHTHS} of {self.symbols}"
+            )
+
+    def plan(self, shape: Shape4) -> "ConvPlan":
+        """The context laid out for tensors of one shape. Raises ValueError for other channels."""
+        return ConvPlan(self, shape)
+
+
+class _Layers:
+    """The two layers, ready for the matrix product."""
+
+    def __init__(self, context: ConvContext) -> None:
+        exact = [np.float32 if b < _FLOAT32_EXACT else np.float64 for b in context.bounds()]
+        hidden = context.biases1.size
+        self.input_dtype = np.dtype(exact[0])
+        self._weights1 = context.weights1.astype(exact[0]).reshape(hidden, -1)
+        self._weights2 = context.weights2.astype(exact[1])
+        self._biases1 = context.biases1[:, np.newaxis]
+        self._biases2 = context.biases2[:, np.newaxis]
+        self._shifts = context.shift1, context.shift2
+
+    def run(self, seen: Floats) -> tuple[Int32s, Int32s]:
+        """Means and tables (C, places) from the elements seen (C K, places)."""
+        sums = (self._weights1 @ seen).astype(np.int32)
+        sums += self._biases1
+        sums >>= self._shifts[0]
+        np.maximum(sums, sums >> _LEAK_SHIFT, out=sums)
+        np.clip(sums, -_HIDDEN_LIMIT, _HIDDEN_LIMIT, out=sums)
+        outputs = (self._weights2 @ sums.astype(self._weights2.dtype)).astype(np.int32)
+        outputs += self._biases2
+        outputs >>= self._shifts[1]
+        means, scales = np.split(outputs, 2)
+        np.clip(scales, 0, SCALES - 1, out=scales)
+        scales *= EIGHTHS
+        scales += means & EIGHTHS - 1
+        return means >> _EIGHTHS_SHIFT, scales
+
+
+class ConvPlan:
+    """A `ConvContext` laid out for one shape.
+
+    All channels of a place lie in one front; there they come image by image, in each channel by
+    channel.
+    """
+
+    def __init__(self, context: ConvContext, shape: Shape4) -> None:
+        if shape[1] != context.channels:
+            raise ValueError(f"{shape[1]} channels, the context has {context.channels}")
+        radius = context.radius
+        margin = Margin(top=radius, left=radius, right=radius)
+        slope = radius + 1
+        self.wave = Wavefront(shape, slope=slope, delays=[0] * context.channels, margin=margin)
+        self.context, self.layers = context, _Layers(context)
+        self.centres = context.centres.astype(np.int32)[:, np.newaxis]
+        steps = [row * self.wave.row + column for row, column in taps(radius)]
+        channels = np.arange(context.channels) * self.wave.plane
+        self.steps: Ints = np.add.outer(channels, steps).reshape(-1, 1)
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each front begins in the coding order, and the end."""
+        return self.wave.starts
+
+    def places(self, span: slice) -> Ints:
+        """Addresses (images, places) of the first channel's elements in a front."""
+        images, channels = self.wave.shape[:2]
+        return self.wave.addresses[span].reshape(images, channels, -1)[:, 0]
+
+    def survey(self, symbols: Int32s) -> tuple[Ints, Ints]:
+        """Table and code of each element of `symbols`, in coding order."""
+        images, channels, height, width = symbols.shape
+        wave, symbols = self.wave, symbols - self.centres[:, :, np.newaxis]
+        flat = wave.pad(symbols.astype(self.layers.input_dtype))
+        every = wave.unpad(np.arange(wave.size))[:, 0].reshape(1, -1)
+        means, tables = self.layers.run(flat[every + self.steps])
+        codes = (symbols.swapaxes(0, 1).reshape(channels, -1) - means) % self.context.symbols
+        ordered = (
+            by_channel.reshape(channels, images, height, width).swapaxes(0, 1).reshape(-1)[wave.order]
+            for by_channel in (tables, codes)
+        )
+        first, second = (values.astype(np.int64) for values in ordered)
+        return first, second
+
+    def reader(self) -> "ConvReader":
+        return ConvReader(self)
+
+
+class ConvReader:
+    """Follows a decoder from front to front."""
+
+    def __init__(self, plan: ConvPlan) -> None:
+        self._plan = plan
+        self._known = np.zeros(plan.wave.size, dtype=plan.layers.input_dtype)
+        self._spans = iter(plan.wave.spans())
+
+    def bases(self) -> Ints:
+        """The tables of the next front's elements, times 4096."""
+        span = self._span = next(self._spans)
+        places = self._plan.places(span)
+        seen = self._known[places.reshape(1, -1) + self._plan.steps]
+        means, tables = self._plan.layers.run(seen)
+        self._means = self._in_order(means, places.shape)
+        return self._in_order(tables, places.shape).astype(np.int64) << PRECISION
+
+    def put(self, codes: NDArray[np.uint8]) -> None:
+        """What the coder read for them."""
+        wave, context = self._plan.wave, self._plan.context
+        centres = context.centres[wave.channels[self._span]]
+        symbols = (codes + self._means + centres) % context.symbols
+        self._known[wave.addresses[self._span]] = symbols - centres
+
+    def symbols(self) -> Int32s:
+        """All elements (N x C x H x W), after the last front."""
+        values = self._plan.wave.unpad(self._known).astype(np.int32)
+        return values + self._plan.centres[:, :, np.newaxis]
+
+    @staticmethod
+    def _in_order(by_channel: Int32s, places: tuple[int, ...]) -> Int32s:
+        return by_channel.reshape(-1, *places).swapaxes(0, 1).reshape(-1)

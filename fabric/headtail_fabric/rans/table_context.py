@@ -1,0 +1,222 @@
+"""Which frequency table an element is coded with: a guess from its neighbours, in integers.
+
+Two guesses are made for each element, linear in what is known of it: one of its value, one of how
+far it lies from its channel's usual value (its *activity*). Each is cut into bins, and the pair of
+bins picks the table. Known are the left, upper and upper left neighbours in the same channel, and
+the same place in up to three channels before.
+
+    value     = (sum_k wv[c,k] x[k]   + bv[c]) >> 10, within 0 .. 31
+    activity  = (sum_k wa[c,k] |x[k]| + ba[c]) >> 10, within 0 .. 7
+    table     = cells[c, activity, value]                   x = symbol - centre[c]
+
+Context modelling of this kind, prediction plus local activity, is that of lossless picture coders
+(Wu and Memon, "Context-based, adaptive, lossless image coding", IEEE Trans. Communications 1997);
+here everything is fitted beforehand and static, across channels too, and tables are shared.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headtail_fabric.rans.frequencies import PRECISION
+from headtail_fabric.rans.wavefront import Ints, Margin, Shape4, Wavefront
+
+NEAR: Final = ((0, -1), (-1, 0), (-1, -1))
+"""Rows and columns from an element to its neighbours in the same channel."""
+REFERENCES: Final = 3
+TAPS: Final = len(NEAR) + REFERENCES
+VALUE_BINS: Final = 32
+ACTIVITY_BINS: Final = 8
+SHIFT: Final = 10
+MAX_CHANNELS: Final = 4096
+_MARGIN: Final = Margin(top=1, left=1, right=0)
+
+Int32s = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TableContext:
+    """The integers of the module's formulas; C channels.
+
+    `centres` (C,) int16. `references` (C, 3) int16: earlier channels, -1 for none. `weights`
+    (C, 2, 6) int16 and `biases` (C, 2) int32: for value, then activity; neighbours in the order
+    of NEAR, then the references. `cells` (C, 8, 32) uint8. Raises ValueError when shapes or
+    references are wrong.
+    """
+
+    centres: NDArray[np.int16]
+    references: NDArray[np.int16]
+    weights: NDArray[np.int16]
+    biases: NDArray[np.int32]
+    cells: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        channels = self.centres.size
+        expected = {
+            "centres": (channels,),
+            "references": (channels, REFERENCES),
+            "weights": (channels, 2, TAPS),
+            "biases": (channels, 2),
+            "cells": (channels, ACTIVITY_BINS, VALUE_BINS),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape or not 1 <= channels <= MAX_CHANNELS:
+                raise ValueError(f"{name} of shape {getattr(self, name).shape}, not {shape}")
+        earlier = np.arange(channels)[:, np.newaxis]
+        if not ((self.references >= -1) & (self.references < earlier)).all():
+            raise ValueError("a channel may only refer to earlier ones")
+
+    @property
+    def channels(self) -> int:
+        return int(self.centres.size)
+
+    def delays(self) -> list[int]:
+        """Fronts that each channel waits for those it refers to."""
+        delays: list[int] = []
+        for references in self.references.tolist():
+            delays.append(max((delays[r] + 1 for r in references if r >= 0), default=0))
+        return delays
+
+    def cell_numbers(self, symbols: Int32s) -> Ints:
+        """The cell of each element of `symbols` (N x C x H x W), numbered through all channels."""
+        images, channels, height, width = symbols.shape
+        values = np.zeros((images, channels, height + 1, width + 1), dtype=np.int32)
+        values[:, :, 1:, 1:] = symbols - self.centres.astype(np.int32)[:, np.newaxis, np.newaxis]
+        value, activity = (self._scores(seen, kind) for kind, seen in enumerate((values, abs(values))))
+        for scores, bins in ((value, VALUE_BINS), (activity, ACTIVITY_BINS)):
+            scores >>= SHIFT
+            np.maximum(scores, 0, out=scores)
+            np.minimum(scores, bins - 1, out=scores)
+        rows = np.arange(channels, dtype=np.int32)[:, np.newaxis, np.newaxis] * ACTIVITY_BINS
+        return ((rows + activity) * VALUE_BINS + value).astype(np.int64)
+
+    def check(self, *, tables: int, symbols: int) -> None:
+        """Raises ValueError unless it works with that many frequency tables and symbols."""
+        if int(self.cells.max()) >= tables:
+            raise ValueError(f"cells name table {self.cells.max()}, there are {tables}")
+        if not ((self.centres >= 0) & (self.centres < symbols)).all():
+            raise ValueError(f"centres outside the alphabet of {symbols} symbols")
+
+    def plan(self, shape: Shape4) -> "TablePlan":
+        """The context laid out for tensors of one shape. Raises ValueError for other channels."""
+        return TablePlan(self, shape)
+
+    def _scores(self, padded: Int32s, kind: int) -> Int32s:
+        """One guess for every element, before it is cut into bins. `padded`: zeros above, left."""
+        height, width = padded.shape[2] - 1, padded.shape[3] - 1
+        weights = self.weights[:, kind].astype(np.int32)[:, :, np.newaxis, np.newaxis]
+        score = np.zeros((*padded.shape[:2], height, width), dtype=np.int32)
+        score += self.biases[:, kind][:, np.newaxis, np.newaxis]
+        for tap, (row, column) in enumerate(NEAR):
+            near = padded[:, :, 1 + row : 1 + row + height, 1 + column : 1 + column + width]
+            score += weights[:, tap] * near
+        inner = padded[:, :, 1:, 1:]
+        for tap, references in enumerate(self.references.T, len(NEAR)):
+            used = np.flatnonzero(references >= 0)
+            score[:, used] += weights[used, tap] * inner[:, references[used]]
+        return score
+
+
+_LAST_BINS: Final = np.array([[VALUE_BINS - 1], [ACTIVITY_BINS - 1]], dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Front:
+    """All that is known of the n elements of a front beforehand.
+
+    `neighbours` (2, 6, n): where their values lie, then their activities; `weights` likewise;
+    `biases` (2, n); `rows` (n,): first cell of the channel; `addresses` (n,): their own.
+    """
+
+    neighbours: Ints
+    weights: Int32s
+    biases: Int32s
+    rows: Ints
+    centres: Int32s
+    addresses: Ints
+    activities: Ints
+
+
+class TablePlan:
+    """A `TableContext` laid out for one shape."""
+
+    def __init__(self, context: TableContext, shape: Shape4) -> None:
+        if shape[1] != context.channels:
+            raise ValueError(f"{shape[1]} channels, the context has {context.channels}")
+        wave = Wavefront(shape, slope=1, delays=context.delays(), margin=_MARGIN)
+        self.wave, self._context = wave, context
+        self.bases = context.cells.reshape(-1).astype(np.int64) << PRECISION
+        channels, addresses = wave.channels, wave.addresses
+        taps = [addresses + row * wave.row + column for row, column in NEAR]
+        for references in context.references.T.astype(np.int64):
+            other = references[channels]
+            near = addresses + (other - channels) * wave.plane
+            taps.append(np.where(other >= 0, near, wave.size - 1))
+        neighbours = np.stack([taps, np.array(taps) + wave.size])
+        weights = np.moveaxis(context.weights.astype(np.int32)[channels], 0, 2)
+        biases = np.moveaxis(context.biases[channels], 0, 1)
+        centres = context.centres.astype(np.int32)
+        self.centres = centres[:, np.newaxis, np.newaxis]
+        self.fronts = [
+            _Front(
+                neighbours=np.ascontiguousarray(neighbours[:, :, span]),
+                weights=np.ascontiguousarray(weights[:, :, span]),
+                biases=np.ascontiguousarray(biases[:, span]),
+                rows=channels[span] * (ACTIVITY_BINS * VALUE_BINS),
+                centres=centres[channels[span]],
+                addresses=addresses[span],
+                activities=addresses[span] + wave.size,
+            )
+            for span in wave.spans()
+        ]
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each front begins in the coding order, and the end."""
+        return self.wave.starts
+
+    def survey(self, symbols: Int32s) -> tuple[Ints, Ints]:
+        """Table and code of each element of `symbols`, in coding order."""
+        order = self.wave.order
+        tables = self._context.cells.reshape(-1)[self._context.cell_numbers(symbols)]
+        return tables.reshape(-1)[order].astype(np.int64), symbols.reshape(-1)[order].astype(np.int64)
+
+    def reader(self) -> "TableReader":
+        return TableReader(self)
+
+
+class TableReader:
+    """Follows a decoder from front to front."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self._plan = plan
+        self._known = np.zeros(2 * plan.wave.size, dtype=np.int32)
+        self._fronts = iter(plan.fronts)
+
+    def bases(self) -> Ints:
+        """The tables of the next front's elements, times 4096."""
+        front = self._front = next(self._fronts)
+        seen = self._known[front.neighbours]
+        seen *= front.weights
+        scores = np.add.reduce(seen, axis=1)
+        scores += front.biases
+        scores >>= SHIFT
+        np.maximum(scores, 0, out=scores)
+        np.minimum(scores, _LAST_BINS, out=scores)
+        value, activity = scores
+        activity *= VALUE_BINS
+        activity += value
+        return self._plan.bases[front.rows + activity]
+
+    def put(self, codes: NDArray[np.uint8]) -> None:
+        """What the coder read for them."""
+        front = self._front
+        values = codes - front.centres
+        self._known[front.addresses] = values
+        self._known[front.activities] = np.abs(values)
+
+    def symbols(self) -> Int32s:
+        """All elements (N x C x H x W), after the last front."""
+        return self._plan.wave.unpad(self._known[: self._plan.wave.size]) + self._plan.centres
