@@ -303,6 +303,11 @@ def encode(message: Message, payloads: Frames = ()) -> list[Buffer]:
     if len(payloads) != message.payload_count:
         raise ValueError(f"{len(payloads)} payloads for a header of {message.payload_count}")
     _check_sizes(message, payloads)
+    return encode_checked(message, payloads)
+
+
+def encode_checked(message: Message, payloads: Frames = ()) -> list[Buffer]:
+    """As `encode`, for tensors that have passed `check_tensors` already."""
     header = PREFIX + _encoder.encode(message)
     if len(header) > MAX_HEADER_BYTES:
         raise TooLargeError(f"header of {len(header)} bytes", size_bytes=len(header))
@@ -374,8 +379,9 @@ def check_tensors(tensors: Sequence[TensorInfo], payloads: Frames) -> None:
     if len(tensors) > MAX_TENSORS:
         raise TooLargeError(f"{len(tensors)} tensors, the limit is {MAX_TENSORS}")
     for info in tensors:
-        if not 0 <= info.size <= MAX_TENSOR_BYTES or len(info.shape) > MAX_DIMENSIONS:
-            raise TooLargeError(f"tensor {info.name!r} of shape {info.shape} is too large")
+        shape = info.shape
+        if not 0 <= prod(shape) <= MAX_TENSOR_BYTES or len(shape) > MAX_DIMENSIONS:
+            raise TooLargeError(f"tensor {info.name!r} of shape {shape} is too large")
     _check_payloads(payloads, MAX_TENSOR_BYTES)
 
 

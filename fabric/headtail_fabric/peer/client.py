@@ -9,7 +9,7 @@ same id, and the server's duplicate suppression makes that harmless.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, assert_never
 
@@ -154,7 +154,7 @@ class ClientCore:
         now: float,
     ) -> int:
         """Queue a request; see `ClientPort.submit`."""
-        if not self.free_window():
+        if self._state is not State.READY or len(self._requests) >= self._window:
             raise WindowFullError(
                 f"{len(self._requests)} requests in flight, the window is {self._window}, "
                 f"the connection {self._state.value}"
@@ -221,15 +221,15 @@ class ClientCore:
         self._heard_at = now
         self._take(message, payloads, framed_bytes(frames, curve=self._curve), now)
 
-    def to_send(self, now: float) -> Iterator[list[Buffer]]:
+    def to_send(self, now: float) -> list[list[Buffer]]:
         """Frames to send now, one multipart message at a time."""
-        while self._outbox:
-            yield wire.encode(self._outbox.popleft())
+        frames = [wire.encode(message) for message in self._outbox]
+        self._outbox.clear()
         if self._state is State.READY:
-            yield from self._requests.to_send(now)
+            frames += self._requests.to_send(now)
             for push in self._pushes.values():
-                for part, payload in push.parts(now):
-                    yield wire.encode(part, [payload])
+                frames += [wire.encode(part, [payload]) for part, payload in push.parts(now)]
+        return frames
 
     def next_event(self) -> ClientEvent | None:
         return self._events.popleft() if self._events else None
@@ -254,7 +254,7 @@ class ClientCore:
 
     @property
     def _window(self) -> int:
-        return self._offer.window if self._offer is not None else 0
+        return 0 if self._offer is None else self._offer.window
 
     def _turn(self, turn: Turn) -> None:
         following = TABLE[self._state].get(turn)

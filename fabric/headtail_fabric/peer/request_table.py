@@ -5,7 +5,7 @@ connections: the core around it asks for what is due while it has one.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
@@ -81,13 +81,15 @@ class RequestTable:
             pending.send_at = None
         self._queue = deque(self._pending)
 
-    def to_send(self, now: float) -> Iterator[list[Buffer]]:
+    def to_send(self, now: float) -> list[list[Buffer]]:
         """Frames of what is due; only to be called while there is a session."""
+        due = []
         while self._queue:
             request_id = self._queue.popleft()
             pending = self._pending.get(request_id)
             if pending is not None:
-                yield self._transmit(request_id, pending, now)
+                due.append(self._transmit(request_id, pending, now))
+        return due
 
     def next_timer(self) -> float | None:
         times = [pending.deadline_at for pending in self._pending.values()]
@@ -172,7 +174,8 @@ class RequestTable:
 
     def _transmit(self, request_id: int, pending: _Pending, now: float) -> list[Buffer]:
         pending.attempt += 1
-        frames = wire.encode(self._message(request_id, pending, now), pending.payloads)
+        message = self._message(request_id, pending, now)
+        frames = wire.encode_checked(message, pending.payloads)
         pending.sent_at = now
         pending.size_bytes = framed_bytes(frames, curve=self._curve)
         wait_s = self._link.retry_after_s(pending.attempt, self._resident_s)

@@ -11,7 +11,7 @@ for a while; nobody else notices.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 from headtail_fabric import wire
@@ -61,7 +61,7 @@ class ServerCore:
         self._sessions: dict[bytes, Session] = {}
         self._by_route: dict[bytes, Session] = {}
         self._muted: dict[bytes, float] = {}
-        self._outbox: deque[tuple[bytes, list[Buffer]]] = deque()
+        self._outbox: list[tuple[bytes, list[Buffer]]] = []
         self._events: deque[ServerEvent] = deque()
         self._hints = Hints()
         self.bad_messages = 0
@@ -90,10 +90,10 @@ class ServerCore:
             self.bad_messages += 1
             self._reject(route, ErrorCode.BAD_MESSAGE, error.message, now)
 
-    def to_send(self, now: float) -> Iterator[tuple[bytes, list[Buffer]]]:
+    def to_send(self, now: float) -> list[tuple[bytes, list[Buffer]]]:
         """Routes and frames to send now."""
-        while self._outbox:
-            yield self._outbox.popleft()
+        frames, self._outbox = self._outbox, []
+        return frames
 
     def next_event(self) -> ServerEvent | None:
         return self._events.popleft() if self._events else None

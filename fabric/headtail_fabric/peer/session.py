@@ -86,4 +86,7 @@ class Session:
 
 
 def _size(frames: list[Buffer]) -> int:
-    return sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)
+    size = 0
+    for frame in frames:
+        size += frame.nbytes if isinstance(frame, memoryview) else len(frame)
+    return size

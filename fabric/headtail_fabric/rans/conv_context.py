@@ -194,7 +194,9 @@ class ConvPlan:
         means, tables = self.layers.run(flat[every + self.steps])
         codes = (symbols.swapaxes(0, 1).reshape(channels, -1) - means) % self.context.symbols
         ordered = (
-            by_channel.reshape(channels, images, height, width).swapaxes(0, 1).reshape(-1)[wave.order]
+            by_channel.reshape(channels, images, height, width)
+            .swapaxes(0, 1)
+            .reshape(-1)[wave.order]
             for by_channel in (tables, codes)
         )
         first, second = (values.astype(np.int64) for values in ordered)

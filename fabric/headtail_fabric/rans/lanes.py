@@ -213,7 +213,7 @@ class LaneDecoder:
 
     def _load(self, stream: Bits) -> None:
         self._bits, self._position = stream, 0
-        self._windows = bits.windows(stream, PRECISION * MAX_LANES)
+        self._windows = bits.windows(stream, PRECISION * self._states.size)
 
 
 def _varint(value: int) -> bytes:

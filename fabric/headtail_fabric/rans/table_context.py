@@ -84,7 +84,9 @@ class TableContext:
         images, channels, height, width = symbols.shape
         values = np.zeros((images, channels, height + 1, width + 1), dtype=np.int32)
         values[:, :, 1:, 1:] = symbols - self.centres.astype(np.int32)[:, np.newaxis, np.newaxis]
-        value, activity = (self._scores(seen, kind) for kind, seen in enumerate((values, abs(values))))
+        value, activity = (
+            self._scores(seen, kind) for kind, seen in enumerate((values, abs(values)))
+        )
         for scores, bins in ((value, VALUE_BINS), (activity, ACTIVITY_BINS)):
             scores >>= SHIFT
             np.maximum(scores, 0, out=scores)
@@ -181,7 +183,9 @@ class TablePlan:
         """Table and code of each element of `symbols`, in coding order."""
         order = self.wave.order
         tables = self._context.cells.reshape(-1)[self._context.cell_numbers(symbols)]
-        return tables.reshape(-1)[order].astype(np.int64), symbols.reshape(-1)[order].astype(np.int64)
+        return tables.reshape(-1)[order].astype(np.int64), symbols.reshape(-1)[order].astype(
+            np.int64
+        )
 
     def reader(self) -> "TableReader":
         return TableReader(self)

@@ -118,6 +118,4 @@ class Wavefront:
     def unpad(self, flat: Padded) -> Padded:
         """The elements (N x C x H x W) of a flat array, as a view."""
         margin, width = self.margin, self.shape[3]
-        return flat[:-1].reshape(self.padded)[
-            :, :, margin.top :, margin.left : margin.left + width
-        ]
+        return flat[:-1].reshape(self.padded)[:, :, margin.top :, margin.left : margin.left + width]

@@ -13,7 +13,9 @@ from headtail_models.planner.option import Link, Option, latency_s
 LOWEST_BPS: Final = 1e5
 HIGHEST_BPS: Final = 1e9
 _POINTS: Final = 121
-MAX_CURVES: Final = 6
+_COLOURS: Final = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:brown", "tab:cyan")
+MAX_CURVES: Final = len(_COLOURS)
+_STYLES: Final = {"local": ("black", "--"), "offload": ("tab:red", "-.")}
 
 
 def rates_around(link: Link) -> list[float]:
@@ -42,9 +44,9 @@ def draw(options: Sequence[Option], link: Link, path: Path, *, title: str) -> No
     pyplot = _pyplot()
     rates = rates_around(link)
     figure, panel = pyplot.subplots(figsize=(8.5, 5.2), layout="constrained")
-    styles = {"local": ("black", "--"), "offload": ("tab:red", "-.")}
+    colours = iter(_COLOURS)
     for option in curves(options, link):
-        colour, line = styles.get(option.kind, (None, "-"))
+        colour, line = _STYLES.get(option.kind) or (next(colours), "-")
         panel.plot(
             [rate / 1e6 for rate in rates],
             [1e3 * latency_s(option, Link(rate_bps=rate, rtt_s=link.rtt_s)) for rate in rates],

@@ -47,7 +47,9 @@ def measured_payloads(
     bases = [base for base in BASES if base == "raw" or any(base in t for t in tables.values())]
     codecs = [base + wrapper for base in bases for wrapper in (("", "+zstd") if real else ("",))]
     return tuple(
-        _measure(codec, [_coders(codec, one, tables.get(one.name, {})) for one in sent], frames, real)
+        _measure(
+            codec, [_coders(codec, one, tables.get(one.name, {})) for one in sent], frames, real
+        )
         for codec in codecs
     )
 

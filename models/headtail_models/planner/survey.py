@@ -59,9 +59,7 @@ def survey(
         cuts=tuple(cuts),
         samples=tuple(samples),
         settings=settings or SurveySettings(),
-        counter=MacCounter(
-            model=model.proto, graph=model.graph, tensors=model.census.tensors
-        ),
+        counter=model.macs,
     ).costs(name, progress or (lambda _done, _total: None))
 
 
@@ -119,8 +117,9 @@ class _Survey:
             cuts=tuple(
                 measured[at]
                 if at in measured
-                else self._interpolated(cut, macs[at], [(0, 0.0, full_s), *known,
-                                                        (full_macs, full_s, 0.0)])
+                else self._interpolated(
+                    cut, macs[at], [(0, 0.0, full_s), *known, (full_macs, full_s, 0.0)]
+                )
                 for at, cut in enumerate(self.cuts)
             ),
             offload=self._offload(),

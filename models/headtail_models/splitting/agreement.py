@@ -36,6 +36,20 @@ def compare(
     return Agreement(runs=len(inputs), difference=worst)
 
 
+def agreement_by_frame(
+    together: Mapping[str, Array], alone: Part, inputs: Mapping[str, Array]
+) -> Agreement:
+    """Hold outputs (n, ...) of n frames against those of each frame `alone`. Raises UnequalError,
+    RefusedModelError."""
+    frames = len(next(iter(inputs.values())))
+    worst = 0.0
+    for at in range(frames):
+        expected = alone.run({name: array[at : at + 1] for name, array in inputs.items()})
+        for name, value in expected.items():
+            worst = max(worst, _difference(name, value, together[name][at : at + 1]))
+    return Agreement(runs=frames, difference=worst)
+
+
 def _difference(name: str, expected: Any, found: Any) -> float:
     if not isinstance(expected, np.ndarray):
         return max(

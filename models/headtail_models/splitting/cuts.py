@@ -10,7 +10,7 @@ a tensor that stays in the head, it makes it anew from a tensor that crosses (`r
 that can't be done does the shape cross as well.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -115,10 +115,10 @@ class CutFinder:
             for reason in self._reasons(at, node, crossed)
         )
 
-    def _reasons(self, at: int, node: Node, crossed: Collection[str]) -> Iterator[str]:
+    def _reasons(self, at: int, node: Node, crossed: Set[str]) -> Iterator[str]:
         if node.inner_nodes:
             yield f"control flow is kept whole: the {node.inner_nodes} nodes inside stay together"
-        if crossed.isdisjoint(node.outputs):
+        if not crossed & set(node.outputs):
             cut = self._cut(self._ancestors[at])
             if isinstance(cut, str):
                 yield cut
@@ -244,10 +244,15 @@ class CutFinder:
         late: list[str],
     ) -> tuple[list[str], tuple[str, ...]]:
         """Shape tensors that must cross, and those that the tail makes anew."""
-        read = [name for at, node in enumerate(self.graph.work) if rest >> at & 1
-                for name in node.inputs]
-        leaves = {leaf.label: leaf for name in (*read, *late)
-                  for leaf in self._shape_leaves.get(name, ())}
+        read = [
+            name
+            for at, node in enumerate(self.graph.work)
+            if rest >> at & 1
+            for name in node.inputs
+        ]
+        leaves = {
+            leaf.label: leaf for name in (*read, *late) for leaf in self._shape_leaves.get(name, ())
+        }
         here = {*crossing, *passed}
         away = {*made, *self.graph.inputs} - here
         missing = [leaf for leaf in leaves.values() if leaf.inputs[0] in away]
@@ -255,9 +260,9 @@ class CutFinder:
         kept, rebuilt = [], []
         for leaf in missing:
             source = self.tensors.get(leaf.inputs[0])
-            fixed = source is not None and not source.batched
-            by_batch = source is not None and anchored and self._is_anchor(source.name)
-            if leaf.op == "Shape" and (fixed or by_batch):
+            if source is None or not source.proven or leaf.op != "Shape":
+                kept.append(leaf.outputs[0])
+            elif not source.batched or (anchored and source.counts_frames):
                 rebuilt.append(leaf.outputs[0])
             else:
                 kept.append(leaf.outputs[0])
@@ -266,7 +271,7 @@ class CutFinder:
     def _is_anchor(self, name: str) -> bool:
         """Whether the tensor's first axis is the number of frames itself."""
         tensor = self.tensors.get(name)
-        return tensor is not None and tensor.batched and tensor.shape[0] == 1
+        return tensor is not None and tensor.counts_frames
 
 
 def _told(names: Collection[str]) -> str:

@@ -113,7 +113,7 @@ def graph_of(model: Any) -> Graph:
     outputs = tuple(dict.fromkeys(one.name for one in proto.output))
     labels = _labels(proto.node)
     reads = [tuple(_reads(node)) for node in proto.node]
-    kinds: dict[str, Kind] = {name: Kind.CONSTANT for name in initialisers}
+    kinds: dict[str, Kind] = dict.fromkeys(initialisers, Kind.CONSTANT)
     kinds.update((name, Kind.WORK) for name in inputs)
     nodes = []
     for index in _sorted(proto.node, reads, set(inputs) | initialisers, labels):

@@ -52,6 +52,16 @@ def input_specs(model: Any, shapes: Shapes) -> tuple[InputSpec, ...]:
     return tuple(_spec(one, shapes.get(one.name), named) for one in model.graph.input)
 
 
+def free_first_axes(model: Any) -> None:
+    """Free the first axis of every input where it is 1, and forget the outputs' shapes."""
+    for one in model.graph.input:
+        axes = one.type.tensor_type.shape.dim
+        if axes and axes[0].dim_value == 1:
+            axes[0].Clear()
+    for one in model.graph.output:
+        one.type.tensor_type.ClearField("shape")
+
+
 def bind(model: Any, specs: Sequence[InputSpec], batch: int | None) -> Any:
     """A copy of the model, its inputs sized for `batch` frames; None leaves the batch axis free."""
     bound = onnx.ModelProto()

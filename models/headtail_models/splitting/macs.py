@@ -57,7 +57,9 @@ class MacCounter:
             if node.op in _PRODUCT:
                 return prod(self._out(node)) * self._in(proto, 0)[-1]
             if node.op == "Gemm":
-                return prod(self._out(node)) * self._in(proto, 0)[0 if _flag(proto, "transA") else 1]
+                return (
+                    prod(self._out(node)) * self._in(proto, 0)[0 if _flag(proto, "transA") else 1]
+                )
             if node.op == "Einsum":
                 return self._einsum(proto)
             if node.op in _NORM:

@@ -14,20 +14,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from headtail_fabric.codec.base import Array
-from headtail_models.splitting.agreement import Agreement, compare
+from headtail_models.splitting.agreement import Agreement, agreement_by_frame, compare
 from headtail_models.splitting.cuts import MAX_CROSSING, Cut, CutFinder, Obstacle
 from headtail_models.splitting.graph import Graph, Kind, graph_of, normalise
 from headtail_models.splitting.inputs import (
     InputSpec,
     Shapes,
     bind,
+    free_first_axes,
     input_specs,
     random_inputs,
 )
+from headtail_models.splitting.macs import MacCounter
 from headtail_models.splitting.read import read_model
 from headtail_models.splitting.runtime import Part
 from headtail_models.splitting.slicing import Slicer
-from headtail_models.splitting.tensors import Census, take_census
+from headtail_models.splitting.tensors import SEVERAL, Census, take_census
 from headtail_models.splitting.weights import WEIGHTS, gather_weights
 
 FULL: Final = "full.onnx"
@@ -73,6 +75,15 @@ class OnnxModel:
         """Raises UnknownTensorError, NotACutError."""
         return self._finder(len(names)).cut_at(names)
 
+    def whole(self) -> Any:
+        """The model as `onnx.ModelProto`, its weights in the working folder."""
+        return self._slicer.whole()
+
+    @property
+    def macs(self) -> MacCounter:
+        """Multiply-adds of its nodes."""
+        return MacCounter(model=self.proto, graph=self.graph, tensors=self.census.tensors)
+
     def split(self, cut: Cut) -> Split:
         """Head and tail of a cut. Nothing is written and nothing is run."""
         slicer = self._slicer
@@ -100,29 +111,31 @@ class OnnxModel:
         return Part(path)
 
     def _finder(self, max_crossing: int) -> CutFinder:
-        return CutFinder(
-            graph=self.graph, tensors=self.census.tensors, max_crossing=max_crossing
-        )
+        return CutFinder(graph=self.graph, tensors=self.census.tensors, max_crossing=max_crossing)
 
     @cached_property
     def _slicer(self) -> Slicer:
-        return Slicer(
-            model=self.proto, graph=self.graph, tensors=self.census.tensors, specs=self.specs
-        )
+        return Slicer(model=self.proto, graph=self.graph, tensors=self.census.tensors)
 
 
-def open_model(path: Path, folder: Path, *, shapes: Shapes | None = None) -> OnnxModel:
+def open_model(
+    path: Path, folder: Path, *, shapes: Shapes | None = None, free_batch: bool = False
+) -> OnnxModel:
     """Open the ONNX file `path`; `folder` is empty and becomes its working folder.
 
     `shapes` sizes inputs with free axes. The first axis of an input counts frames where it is free,
-    and stays so. Raises NotOnnxError, NewerModelError, ExternalDataError, MalformedGraphError,
-    FreeAxisError, UnknownTensorError, RefusedModelError, ConfigError.
+    and stays so. `free_batch` frees it where it is fixed at 1, which does not go well with every
+    model: see `census.batches` and `check_freed`. Raises NotOnnxError, NewerModelError,
+    ExternalDataError, MalformedGraphError, FreeAxisError, UnknownTensorError, RefusedModelError,
+    ConfigError.
     """
     proto = read_model(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     proto = normalise(proto)
     gather_weights(proto, path.parent, folder / WEIGHTS)
     graph = graph_of(proto)
+    if free_batch:
+        free_first_axes(proto)
     specs = input_specs(proto, shapes or {})
     bound = bind(proto, specs, None)
     return OnnxModel(
@@ -133,6 +146,17 @@ def open_model(path: Path, folder: Path, *, shapes: Shapes | None = None) -> Onn
         folder=folder,
         sha256=digest,
     )
+
+
+def check_freed(freed: OnnxModel, fixed: OnnxModel) -> Agreement:
+    """Hold a model whose batch axis was freed against itself as it was, frame by frame.
+
+    Raises UnequalError, RefusedModelError.
+    """
+    many = random_inputs(freed.specs, batch=SEVERAL, seed=SEVERAL)
+    together = freed.load(freed.proto, FULL).run(many)
+    alone = fixed.load(fixed.proto, FULL)
+    return agreement_by_frame(together, alone, many)
 
 
 def _wanted(graph: Graph) -> tuple[str, ...]:

@@ -3,10 +3,9 @@
 The weights that lie outside stay outside: only their place is checked here.
 """
 
+import importlib
 from pathlib import Path
 from typing import Any, Final
-
-from google.protobuf.message import DecodeError
 
 from headtail_fabric.errors import ConfigError
 from headtail_fabric.logs import printable
@@ -22,6 +21,8 @@ except ImportError as missing:
 
 MAX_PROTOBUF_BYTES: Final = 2**31 - 1
 """Protobuf's own limit; larger models keep their weights in files of their own."""
+_DecodeError: Final = importlib.import_module("google.protobuf.message").DecodeError
+"""By name, since protobuf has no types of its own."""
 _OLDEST_IR: Final = 3
 _DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 
@@ -29,7 +30,9 @@ _DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 def read_model(path: Path) -> Any:
     """The `onnx.ModelProto` of a file. Raises NotOnnxError, NewerModelError."""
     model = _parse(path)
-    if model.ir_version < _OLDEST_IR or not model.opset_import or not model.graph.output:
+    if model.ir_version < _DecodeError: Final = importlib.import_module("google.protobuf.message").DecodeError
+"""By name, since protobuf has no types of its own."""
+_OLDEST_IR or not model.opset_import or not model.graph.output:
         raise NotOnnxError(f"{path} has no ONNX graph with outputs")
     if model.ir_version > onnx.IR_VERSION:
         raise NewerModelError(
@@ -50,7 +53,7 @@ def _parse(path: Path) -> Any:
         if path.stat().st_size > MAX_PROTOBUF_BYTES:
             raise NotOnnxError(f"{path} is larger than an ONNX file can be (2 GiB)")
         return onnx.ModelProto.FromString(path.read_bytes())
-    except DecodeError:
+    except _DecodeError:
         raise NotOnnxError(f"{path} is not an ONNX file") from None
     except OSError as error:
         raise ConfigError(f"{printable(str(path))}: {error.strerror or error}") from None

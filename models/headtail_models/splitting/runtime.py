@@ -16,7 +16,11 @@ from headtail_models.splitting.errors import RefusedModelError
 
 _FATAL: Final = 4  # ONNX Runtime's log severity: what goes wrong is raised as well
 _FAULTS: Final[tuple[type[Exception], ...]] = (
-    *(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception)),
+    *(
+        kind
+        for kind in vars(state).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ),
     RuntimeError,
     ValueError,
     MemoryError,

@@ -1,8 +1,8 @@
 """Real inputs of a model: pictures, or arrays as NumPy writes them.
 
-    NAME.npy                 one frame of the model's only input, or several, the batch axis first
-    NAME.npz                 an array by the name of each input
-    NAME.jpg .png .webp ...  for a model whose only input is a float picture (1, 3, H, W)
+NAME.npy                 one frame of the model's only input, or several, the batch axis first
+NAME.npz                 an array by the name of each input
+NAME.jpg .png .webp ...  for a model whose only input is a float picture (1, 3, H, W)
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,9 +74,7 @@ def _files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _read(
-    file: Path, specs: Sequence[InputSpec], prepare: Preprocess | None
-) -> Iterator[Sample]:
+def _read(file: Path, specs: Sequence[InputSpec], prepare: Preprocess | None) -> Iterator[Sample]:
     if file.suffix.lower() in PICTURES:
         yield _of_picture(file, specs, prepare)
         return
@@ -94,9 +92,7 @@ def _only(array: Array, specs: Sequence[InputSpec], file: Path) -> dict[str, Arr
     return {specs[0].name: array}
 
 
-def _frames(
-    file: Path, arrays: dict[str, Array], specs: Sequence[InputSpec]
-) -> Iterator[Sample]:
+def _frames(file: Path, arrays: dict[str, Array], specs: Sequence[InputSpec]) -> Iterator[Sample]:
     if arrays.keys() != {spec.name for spec in specs}:
         raise SampleError(f"{file.name} has {sorted(arrays)}, not {[spec.name for spec in specs]}")
     split = {spec.name: _split(file, arrays[spec.name], spec) for spec in specs}
@@ -144,7 +140,5 @@ def _prepared(picture: Picture, spec: InputSpec, way: Preprocess | None) -> NDAr
         geometry = Geometry.letterbox(rows, columns, to_height=height, to_width=width)
         return letterbox(picture, geometry, fill=way.fill if way else 127)
     resize = max(way.resize or height, height, width)
-    geometry = Geometry.centre_crop(
-        rows, columns, resize=resize, to_height=height, to_width=width
-    )
+    geometry = Geometry.centre_crop(rows, columns, resize=resize, to_height=height, to_width=width)
     return centre_crop(picture, geometry, mean=way.mean, std=way.std)

@@ -15,7 +15,6 @@ from onnx import TensorProto, helper
 
 from headtail_models.splitting.cuts import Cut
 from headtail_models.splitting.graph import Graph, Kind, Node, captures
-from headtail_models.splitting.inputs import InputSpec
 from headtail_models.splitting.tensors import Tensor
 
 BATCH: Final = "batch"
@@ -29,7 +28,16 @@ class Slicer:
     model: Any
     graph: Graph
     tensors: Mapping[str, Tensor]
-    specs: Sequence[InputSpec]
+
+    def whole(self) -> Any:
+        """The model itself, without what no output needs."""
+        nodes = self._closed(self.graph.work, self.graph.outputs, given=())
+        return self._part(
+            "full",
+            [self.model.graph.node[node.index] for node in nodes],
+            inputs=[self._border(name) for name in self.graph.inputs],
+            outputs=[self._border(name) for name in self.graph.outputs],
+        )
 
     def head(self, cut: Cut) -> Any:
         """Of the inputs it needs, what crosses; then the model's outputs that it has already."""
@@ -40,7 +48,7 @@ class Slicer:
         return self._part(
             "head",
             [self.model.graph.node[node.index] for node in nodes],
-            inputs=[self._input(spec) for spec in self.specs if spec.name in read],
+            inputs=[self._border(name) for name in self.graph.inputs if name in read],
             outputs=[self._border(name) for name in outputs],
         )
 
@@ -97,7 +105,7 @@ class Slicer:
 
     def _frames(self, cut: Cut, name: str) -> Iterator[Any]:
         """The number of frames, read off a tensor that crosses; int64 of shape (1,)."""
-        anchor = next(one for one in cut.sent if one.batched and one.shape[0] == 1)
+        anchor = next(one for one in cut.sent if one.counts_frames)
         yield helper.make_node("Shape", [anchor.name], [f"{name}.all"])
         yield _constant(f"{name}.first", [0])
         yield helper.make_node("Gather", [f"{name}.all", f"{name}.first"], [name], axis=0)
@@ -132,17 +140,16 @@ class Slicer:
         part.opset_import.extend(self.model.opset_import)
         return part
 
-    def _input(self, spec: InputSpec) -> Any:
-        return self._declared[spec.name]
-
     def _border(self, name: str) -> Any:
-        """The declaration of a tensor: the model's own, else by what was found of it."""
-        if name in self._declared:
+        """The declaration of a tensor by what is known of it, else the model's own."""
+        tensor = self.tensors.get(name)
+        if tensor is None or (name in self._declared and not tensor.proven):
             return self._declared[name]
-        tensor = self.tensors[name]
-        shape: list[int | str] = list(tensor.shape)
-        if tensor.batched:
-            shape[0] = BATCH if shape[0] == 1 else f"{shape[0]}*{BATCH}"
+        shape: list[int | str | None] = list(tensor.shape)
+        if not tensor.proven:
+            shape = [None] * len(shape)
+        elif tensor.batched:
+            shape[0] = BATCH if tensor.counts_frames else f"{tensor.shape[0]}*{BATCH}"
         element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
         return helper.make_tensor_value_info(name, element, shape)
 

@@ -25,19 +25,37 @@ _AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor for one frame. `batched`: its first axis counts the frames."""
+    """A tensor for one frame. `batched`: its first axis grows with the frames.
+
+    `proven` False: the shape was only seen in one run, and may depend on what the input holds.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     batched: bool
+    proven: bool = True
+
+    @property
+    def counts_frames(self) -> bool:
+        """Whether the first axis is the number of frames itself."""
+        return self.batched and self.shape[0] == 1
 
     @property
     def size_bytes(self) -> int:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-Seen = dict[str, tuple[str, tuple[int, ...]]]
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A tensor for one size of the batch."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    proven: bool
+
+
+Seen = dict[str, _Look]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +86,20 @@ def take_census(
     return Census(
         tensors={
             name: Tensor(
-                name=name, dtype=dtype, shape=shape, batched=_follows(shape, several.get(name))
+                name=name,
+                dtype=look.dtype,
+                shape=look.shape,
+                batched=_follows(look.shape, several.get(name)),
+                proven=look.proven,
             )
-            for name, (dtype, shape) in one.items()
+            for name, look in one.items()
         },
         batches=tuple(batches),
     )
 
 
-def _follows(one: tuple[int, ...], several: tuple[str, tuple[int, ...]] | None) -> bool:
-    return several is not None and bool(one) and several[1] == (one[0] * SEVERAL, *one[1:])
+def _follows(one: tuple[int, ...], several: _Look | None) -> bool:
+    return several is not None and bool(one) and several.shape == (one[0] * SEVERAL, *one[1:])
 
 
 def _look(
@@ -102,7 +124,8 @@ def _inferred(bound: Any) -> Seen:
         if dtype is None or not tensor.HasField("shape"):
             continue
         if all(axis.HasField("dim_value") for axis in tensor.shape.dim):
-            seen[info.name] = (dtype, tuple(axis.dim_value for axis in tensor.shape.dim))
+            shape = tuple(axis.dim_value for axis in tensor.shape.dim)
+            seen[info.name] = _Look(dtype, shape, proven=True)
     return seen
 
 
@@ -121,7 +144,7 @@ def _observed(
     try:
         part = Part(path)
         return {
-            name: (array.dtype.name, array.shape)
+            name: _Look(array.dtype.name, array.shape, proven=False)
             for start in range(0, len(names), _AT_ONCE)
             for name, array in _arrays(part.run(inputs, names[start : start + _AT_ONCE]))
         }

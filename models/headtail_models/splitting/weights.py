@@ -119,11 +119,13 @@ class _Places:
             raise ExternalDataError(f"parameter {name!r} has no place in its file") from None
         if offset < 0 or length < 0 or offset + length > len(data):
             raise ExternalDataError(
-                f"{entries['location']} has {len(data)} bytes; parameter {name!r} is said to lie at "
+                f"{entries['location']} has {len(data)} bytes; parameter {name!r} would lie at "
                 f"{offset} with {length}"
             )
         if size is not None and length != size:
-            raise ExternalDataError(f"parameter {name!r} has {length} bytes, its shape needs {size}")
+            raise ExternalDataError(
+                f"parameter {name!r} has {length} bytes, its shape needs {size}"
+            )
         return data[offset : offset + length]
 
     def _file(self, name: str, location: str) -> memoryview:
