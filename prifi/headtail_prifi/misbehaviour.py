@@ -12,8 +12,9 @@ import numpy as np
 
 from headtail_prifi.blame.accusation import Accusation
 from headtail_prifi.blame.case import OpenCase, pack_bits, seats_of
+from headtail_prifi.blame.charging import CaseWriter
 from headtail_prifi.blame.judge import Statement
-from headtail_prifi.blame.messages import MIX_ROW_BYTES, Mix, Mixed, Reveal
+from headtail_prifi.blame.messages import MIX_ROW_BYTES, Claim, Mix, Mixed, Reveal
 from headtail_prifi.blame.mixing import MixGuard
 from headtail_prifi.blame.position import Place
 from headtail_prifi.blame.prosecutor import Prosecutor
@@ -230,16 +231,16 @@ class FakingEngine(Engine):
         return opened
 
 
-class FakingProsecutor(Prosecutor):
+class FakingWriter(CaseWriter):
     """Charges a party with a bit that it did not send, so that the votes add up."""
 
-    scapegoat: Seat | None = None
+    scapegoat: Seat
 
-    def _vote(self, record: RoundRecord, seat: Seat, position: int) -> int:
-        return super()._vote(record, seat, position) ^ (seat == self.scapegoat)
+    def _vote(self, record: RoundRecord, seat: Seat, claim: Claim) -> int:
+        return super()._vote(record, seat, claim) ^ (seat == self.scapegoat)
 
 
-class BluntProsecutor(FakingProsecutor):
+class BluntProsecutor(Prosecutor):
     """Brings a case that its own record does not support."""
 
     def _bring(self, frame: bytes, now: float) -> None:
@@ -252,8 +253,8 @@ class RepeatingProsecutor(Prosecutor):
 
     def _bring(self, frame: bytes, now: float) -> None:
         super()._bring(frame, now)
-        assert self._accused is not None
-        again = self._next_case(*self._accused)
+        assert self._claim is not None
+        again = self._writer.write(self._claim)
         seats = seats_of(self._books.membership, self._epoch.guard_count)
         self.outbox.extend(Outgoing(seat, again) for seat in seats)
 
@@ -266,6 +267,13 @@ def engine_as(relay: RelayCore, kind: type[Engine]) -> None:
 def prosecutor_as(relay: RelayCore, kind: type[Prosecutor]) -> None:
     """Make a relay bring cases in this way."""
     relay._prosecutor = recast(relay._prosecutor, kind)
+
+
+def charge_falsely(relay: RelayCore, scapegoat: Seat) -> None:
+    """Make a relay charge this party with a bit that it did not send."""
+    writer = recast(relay._prosecutor._writer, FakingWriter)
+    writer.scapegoat = scapegoat
+    relay._prosecutor._writer = writer
 
 
 class Equivocator:

@@ -105,7 +105,7 @@ def answer(swarm: Swarm, seat: Seat) -> bytes:
 
 
 def guilt(swarm: Swarm) -> Guilt:
-    answers = (answer(swarm, client_seat(BAD)),)
+    answers: tuple[bytes, ...] = (answer(swarm, client_seat(BAD)),)
     openings = frames(swarm, Kind.OPENING)
     opening = None
     if openings:

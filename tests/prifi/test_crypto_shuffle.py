@@ -72,14 +72,14 @@ def case(request: pytest.FixtureRequest) -> Case:
 # -- honest ----------------------------------------------------------------------------------------
 
 
-def test_5_1_7_owners_find_their_keys_and_nobody_else_does(case: Case) -> None:
+def test_p7_owners_find_their_keys_and_nobody_else_does(case: Case) -> None:
     owned = [case.group.mul(case.shuffled.base, secret) for secret in case.secrets]
     assert sorted(map(Point.encode, owned)) == sorted(map(Point.encode, case.shuffled.keys))
     assert len(set(case.shuffled.keys)) == len(case.keys)
     assert not set(case.shuffled.keys) & set(case.keys)
 
 
-def test_an_honest_proof_holds_and_has_the_announced_size(case: Case) -> None:
+def test_p7_an_honest_proof_holds_and_has_the_announced_size(case: Case) -> None:
     case.verify(case.shuffled, case.proof)
     assert len(case.proof) == proof_bytes(4)
     assert proof_bytes(100) == 9962
@@ -88,12 +88,12 @@ def test_an_honest_proof_holds_and_has_the_announced_size(case: Case) -> None:
 @pytest.mark.parametrize("name", ["secp256k1", "p256"])
 @settings(max_examples=12, deadline=None)
 @given(st.integers(2, 7), st.binary(max_size=8))
-def test_every_size_works(name: str, count: int, seed: bytes) -> None:
+def test_p7_every_size_works(name: str, count: int, seed: bytes) -> None:
     case = Case(group_named(name), count, seed)
     case.verify(case.shuffled, case.proof)
 
 
-def test_the_shuffles_of_three_guards_chain(case: Case) -> None:
+def test_p7_the_shuffles_of_three_guards_chain(case: Case) -> None:
     group, base, keys = case.group, case.base, case.keys
     for guard in range(3):
         context = bytes([guard])
@@ -105,19 +105,19 @@ def test_the_shuffles_of_three_guards_chain(case: Case) -> None:
     assert owned == set(keys)
 
 
-def test_both_backends_shuffle_alike() -> None:
+def test_p7_both_backends_shuffle_alike() -> None:
     """Differential: what does not depend on the curve is the same from one seed."""
     one, other = (Case(group_named(name), 6) for name in ("secp256k1", "p256"))
     assert one.shuffled.witness.order == other.shuffled.witness.order
     assert len(one.proof) == len(other.proof)
 
 
-def test_the_witness_is_not_shown(case: Case) -> None:
+def test_p7_the_witness_is_not_shown(case: Case) -> None:
     assert repr(case.shuffled.witness) == "Witness()"
 
 
 @pytest.mark.parametrize("vector", VECTORS["shuffles"], ids=lambda vector: vector["group"])
-def test_proofs_are_frozen(vector: dict[str, str]) -> None:
+def test_p7_proofs_are_frozen(vector: dict[str, str]) -> None:
     case = Case(group_named(vector["group"]), 3, vector["seed"].encode())
     assert case.shuffled.base.encode().hex() == vector["base"]
     assert b"".join(map(Point.encode, case.shuffled.keys)).hex() == vector["keys"]
@@ -128,20 +128,20 @@ def test_proofs_are_frozen(vector: dict[str, str]) -> None:
 # -- cheating --------------------------------------------------------------------------------------
 
 
-def test_5_1_7_a_replaced_key_is_refused(case: Case) -> None:
+def test_p7_a_replaced_key_is_refused(case: Case) -> None:
     keys = list(case.shuffled.keys)
     keys[1] = case.group.mul_base(12345)
     case.refused(replace(case.shuffled, keys=tuple(keys)))
 
 
-def test_5_1_7_a_marked_key_is_refused(case: Case) -> None:
+def test_p7_a_marked_key_is_refused(case: Case) -> None:
     """Another factor for one key would let the guard recognise it later."""
     keys = list(case.shuffled.keys)
     keys[2] = case.group.mul(keys[2], 2)
     case.refused(replace(case.shuffled, keys=tuple(keys)))
 
 
-def test_5_1_7_two_keys_marked_against_each_other_are_refused(case: Case) -> None:
+def test_p7_two_keys_marked_against_each_other_are_refused(case: Case) -> None:
     """The sum of all keys stays the same, so only the random weights show it."""
     group, keys = case.group, list(case.shuffled.keys)
     mark = group.mul_base(777)
@@ -150,35 +150,35 @@ def test_5_1_7_two_keys_marked_against_each_other_are_refused(case: Case) -> Non
     case.refused(replace(case.shuffled, keys=tuple(keys)))
 
 
-def test_5_1_7_a_duplicated_key_is_refused(case: Case) -> None:
+def test_p7_a_duplicated_key_is_refused(case: Case) -> None:
     keys = (case.shuffled.keys[0], *case.shuffled.keys[:-1])
     case.refused(replace(case.shuffled, keys=keys))
 
 
-def test_5_1_7_a_dropped_or_added_key_is_refused(case: Case) -> None:
+def test_p7_a_dropped_or_added_key_is_refused(case: Case) -> None:
     for keys in (case.shuffled.keys[:-1], (*case.shuffled.keys, case.group.mul_base(5))):
         with pytest.raises(ProofError, match="4 keys became"):
             case.verify(replace(case.shuffled, keys=keys), case.proof)
 
 
-def test_5_1_7_a_wrong_base_is_refused(case: Case) -> None:
+def test_p7_a_wrong_base_is_refused(case: Case) -> None:
     group = case.group
     for base in (case.base, group.base, group.mul(case.shuffled.base, 2)):
         case.refused(replace(case.shuffled, base=base))
 
 
-def test_5_1_7_the_base_among_the_keys_is_refused(case: Case) -> None:
+def test_p7_the_base_among_the_keys_is_refused(case: Case) -> None:
     keys = (case.shuffled.base, *case.shuffled.keys[1:])
     with pytest.raises(ProofError, match="equal"):
         case.verify(replace(case.shuffled, keys=keys), case.proof)
 
 
-def test_5_1_7_another_order_than_the_proven_one_is_refused(case: Case) -> None:
+def test_p7_another_order_than_the_proven_one_is_refused(case: Case) -> None:
     keys = (case.shuffled.keys[1], case.shuffled.keys[0], *case.shuffled.keys[2:])
     case.refused(replace(case.shuffled, keys=keys))
 
 
-def test_5_1_7_a_wrong_factor_or_order_in_the_witness_proves_nothing(case: Case) -> None:
+def test_p7_a_wrong_factor_or_order_in_the_witness_proves_nothing(case: Case) -> None:
     witness = case.shuffled.witness
     reordered = (witness.order[1], witness.order[0], *witness.order[2:])
     for wrong in (
@@ -189,26 +189,26 @@ def test_5_1_7_a_wrong_factor_or_order_in_the_witness_proves_nothing(case: Case)
             case.verify(case.shuffled, case.prove(replace(case.shuffled, witness=wrong)))
 
 
-def test_5_1_7_a_proof_of_another_epoch_or_guard_is_refused(case: Case) -> None:
+def test_p7_a_proof_of_another_epoch_or_guard_is_refused(case: Case) -> None:
     for context in (b"", b"epoch 2, guard 0", b"epoch 1, guard 1"):
         with pytest.raises(ProofError):
             case.verify(case.shuffled, case.proof, context=context)
 
 
-def test_5_1_7_a_proof_of_another_shuffle_is_refused(case: Case) -> None:
+def test_p7_a_proof_of_another_shuffle_is_refused(case: Case) -> None:
     again = shuffle(case.group, case.base, case.keys, case.entropy)
     with pytest.raises(ProofError):
         case.verify(again, case.proof)
 
 
-def test_5_1_7_no_shuffle_at_all_is_refused(case: Case) -> None:
+def test_p7_no_shuffle_at_all_is_refused(case: Case) -> None:
     identity = Shuffled(
         base=case.base, keys=tuple(case.keys), witness=replace(case.shuffled.witness, factor=1)
     )
     case.refused(identity)
 
 
-def test_5_1_7_any_changed_part_of_a_proof_spoils_it(case: Case) -> None:
+def test_p7_any_changed_part_of_a_proof_spoils_it(case: Case) -> None:
     group, count = case.group, len(case.keys)
     points = (count + 6) * POINT_BYTES
     parts = [
@@ -227,7 +227,7 @@ def test_5_1_7_any_changed_part_of_a_proof_spoils_it(case: Case) -> None:
             case.verify(case.shuffled, damaged)
 
 
-def test_5_1_7_identity_and_bad_encodings_in_a_proof_are_refused(case: Case) -> None:
+def test_p7_identity_and_bad_encodings_in_a_proof_are_refused(case: Case) -> None:
     for bad in (bytes(POINT_BYTES), b"\x04" + case.proof[1:POINT_BYTES], b"\xff" * POINT_BYTES):
         with pytest.raises(ProofError, match="malformed"):
             case.verify(case.shuffled, bad + case.proof[POINT_BYTES:])
@@ -236,7 +236,7 @@ def test_5_1_7_identity_and_bad_encodings_in_a_proof_are_refused(case: Case) -> 
         case.verify(case.shuffled, case.proof[:-SCALAR_BYTES] + unreduced)
 
 
-def test_a_proof_of_zeros_is_degenerate(case: Case) -> None:
+def test_p7_a_proof_of_zeros_is_degenerate(case: Case) -> None:
     points = case.proof[: 10 * POINT_BYTES]
     with pytest.raises(ProofError):
         case.verify(case.shuffled, points.ljust(len(case.proof), b"\0"))
@@ -244,14 +244,14 @@ def test_a_proof_of_zeros_is_degenerate(case: Case) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.binary(max_size=700))
-def test_any_bytes_give_a_proof_error(data: bytes) -> None:
+def test_p7_any_bytes_give_a_proof_error(data: bytes) -> None:
     case = Case(group_named("secp256k1"), 2)
     for proof in (data, data[: proof_bytes(2)].ljust(proof_bytes(2), b"\2")):
         with pytest.raises(ProofError):
             case.verify(case.shuffled, proof)
 
 
-def test_what_can_not_be_shuffled_is_refused(case: Case) -> None:
+def test_p7_what_can_not_be_shuffled_is_refused(case: Case) -> None:
     group = case.group
     for keys in (case.keys[:1], [case.keys[0], case.keys[0]], [case.base, case.keys[0]]):
         with pytest.raises(ValueError, match="can't be shuffled"):
@@ -296,7 +296,7 @@ class _Matrix(PermutationProver):
     ],
     ids=["permutation", "mixture", "copy", "lost", "scaled", "signs"],
 )
-def test_only_permutation_matrices_pass(rows: list[list[int]], accepted: bool) -> None:
+def test_p7_only_permutation_matrices_pass(rows: list[list[int]], accepted: bool) -> None:
     """Rows that add up to one, products that match, each alone is not enough."""
     group, entropy = group_named("secp256k1"), SeededEntropy(b"matrix")
     prover_type = type("Prover", (_Matrix,), {"rows": rows})
@@ -334,11 +334,11 @@ def chi_square(draws: int) -> float:
     return sum((seen[order] - expected) ** 2 / expected for order in permutations(range(3)))
 
 
-def test_5_1_7_the_permutation_is_uniform() -> None:
+def test_p7_the_permutation_is_uniform() -> None:
     """25.7 is exceeded once in 10,000 runs."""
     assert chi_square(1500) < 25.7
 
 
 @pytest.mark.long
-def test_5_1_7_the_permutation_is_uniform_over_10000_shuffles() -> None:
+def test_p7_the_permutation_is_uniform_over_10000_shuffles() -> None:
     assert chi_square(10_000) < 25.7

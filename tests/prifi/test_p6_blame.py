@@ -22,13 +22,13 @@ from headtail_prifi.misbehaviour import (
     ClosedWitness,
     DisputingWitness,
     FakingEngine,
-    FakingProsecutor,
     FalseWatch,
     ForgingMixGuard,
     LyingWitness,
     MisvouchingClient,
     RepeatingProsecutor,
     SilentWitness,
+    charge_falsely,
     disrupt,
     disruptive_guard,
     engine_as,
@@ -236,11 +236,8 @@ def client_does_not_vouch(run: Run) -> tuple[Seat | int, Charge]:
 
 def relay_fakes_and_charges(run: Run) -> tuple[Seat | int, Charge]:
     engine_as(run.swarm.relay, FakingEngine)
-    prosecutor_as(run.swarm.relay, FakingProsecutor)
     scapegoats = [client_seat(run.bad), guard_seat(run.guard)]
-    prosecutor = run.swarm.relay._prosecutor
-    assert isinstance(prosecutor, FakingProsecutor)
-    prosecutor.scapegoat = scapegoats[run.pick(2)]
+    charge_falsely(run.swarm.relay, scapegoats[run.pick(2)])
     return RELAY, Charge.MISSTATED
 
 
@@ -403,8 +400,8 @@ def spoilt_cells_before_an_accusation(seed: int) -> int:
     for number in range(400):
         run.swarm.send(run.victim, b"%d" % number)
     run.swarm.start()
-    assert run.swarm.run(lambda: bool(run.swarm.relay._prosecutor._charged), 100.0)
-    (accusation,) = run.swarm.relay._prosecutor._charged
+    assert run.swarm.run(lambda: bool(run.swarm.relay._prosecutor._intake._charged), 100.0)
+    (accusation,) = run.swarm.relay._prosecutor._intake._charged
     return flipped.index(accusation.round) + 1
 
 

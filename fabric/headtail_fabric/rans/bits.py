@@ -28,11 +28,13 @@ def windows(bits: Bits, slack: int) -> Ints:
     return (triples[:, np.newaxis] >> shifts & 0xFFFF).reshape(-1)
 
 
-def words(bits: Bits) -> Ints:
-    """A whole number of 16-bit words."""
-    return np.packbits(bits).view(">u2").astype(np.int64)
+def split(bits: Bits, width: int) -> Ints:
+    """The inverse of `fields` for numbers that all have `width` bits."""
+    weights = 1 << np.arange(width - 1, -1, -1)
+    numbers: Ints = bits.reshape(-1, width) @ weights
+    return numbers
 
 
-def from_words(values: Ints) -> Bits:
-    """The inverse of `words`."""
-    return np.unpackbits(values.astype(">u2").view(np.uint8))
+def join(values: Ints, width: int) -> Bits:
+    """The low `width` bits of each, one after the other."""
+    return fields(values, np.full(values.size, width))

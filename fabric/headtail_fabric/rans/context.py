@@ -12,10 +12,10 @@ class Reader(Protocol):
     """A decoder's view: front by front, `bases`, `put`, `bases`, `put`, ..., `symbols`."""
 
     def bases(self) -> Ints:
-        """The tables of the next front's elements, times 4096."""
+        """The tables of the next front's elements, times 2^14."""
         ...
 
-    def put(self, codes: NDArray[np.uint8]) -> None:
+    def put(self, codes: Ints) -> None:
         """What the coder read for them."""
         ...
 

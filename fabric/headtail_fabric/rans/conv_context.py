@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headtail_fabric.rans.frequencies import PRECISION
+from headtail_fabric.rans.frequencies import STATE_BITS
 from headtail_fabric.rans.wavefront import Ints, Margin, Shape4, Wavefront
 
 SCALES: Final = 16
@@ -215,15 +215,15 @@ class ConvReader:
         self._spans = iter(plan.wave.spans())
 
     def bases(self) -> Ints:
-        """The tables of the next front's elements, times 4096."""
+        """The tables of the next front's elements, times 2^14."""
         span = self._span = next(self._spans)
         places = self._plan.places(span)
         seen = self._known[places.reshape(1, -1) + self._plan.steps]
         means, tables = self._plan.layers.run(seen)
         self._means = self._in_order(means, places.shape)
-        return self._in_order(tables, places.shape).astype(np.int64) << PRECISION
+        return self._in_order(tables, places.shape).astype(np.int64) << STATE_BITS
 
-    def put(self, codes: NDArray[np.uint8]) -> None:
+    def put(self, codes: Ints) -> None:
         """What the coder read for them."""
         wave, context = self._plan.wave, self._plan.context
         centres = context.centres[wave.channels[self._span]]

@@ -13,6 +13,11 @@ from numpy.typing import NDArray
 
 PRECISION: Final = 12
 TOTAL: Final = 1 << PRECISION
+STATE_BITS: Final = 14
+"""A coder's state lies in [2^14, 2^15)."""
+STATE_AT: Final = 16
+SYMBOL_AT: Final = 40
+MOVED_AT: Final = 48
 MAX_TABLES: Final = 256
 MAX_SYMBOLS: Final = 64
 """Of an alphabet: at 64 the least frequencies of 1 take 1.6 % of the total."""
@@ -50,22 +55,23 @@ class FrequencyTables:
         return sums.astype(np.uint16)
 
     @cached_property
-    def slot_symbols(self) -> NDArray[np.uint8]:
-        """The symbol that owns each of the 4096 slots of each table, flat."""
-        owners = np.tile(np.arange(self.symbols, dtype=np.uint8), self.count)
-        return np.repeat(owners, self.frequencies.reshape(-1))
+    def transitions(self) -> NDArray[np.int64]:
+        """What a decoder does in each state of each table, flat: the first table begins at 0 for
+        state 2^14, and all are 2^14 apart.
 
-    @cached_property
-    def slot_frequencies(self) -> NDArray[np.int64]:
-        """The frequency of that symbol, times 2^16."""
-        flat = self.frequencies.reshape(-1)
-        return np.repeat(flat.astype(np.int64) << 16, flat)
-
-    @cached_property
-    def slot_offsets(self) -> NDArray[np.int64]:
-        """How far the slot lies behind the first one of its symbol, times 2^16."""
-        starts = np.repeat(self.starts.reshape(-1), self.frequencies.reshape(-1))
-        return np.tile(np.arange(TOTAL), self.count) - starts << 16
+        Bits 0-15 zero, 16-30 the state before bits are put back, 40-45 the symbol, 48-51 how many
+        bits are put back.
+        """
+        flat = self.frequencies.reshape(-1).astype(np.int64)
+        owners = np.repeat(np.tile(np.arange(self.symbols), self.count), flat)
+        frequencies = np.repeat(flat, flat).reshape(self.count, 1, TOTAL)
+        starts = np.repeat(self.starts.reshape(-1).astype(np.int64), flat)
+        behind = np.arange(TOTAL) - starts.reshape(self.count, 1, TOTAL)
+        parts = np.arange(1 << STATE_BITS >> PRECISION, 2 << STATE_BITS >> PRECISION)
+        states = frequencies * parts[:, np.newaxis] + behind
+        moved = STATE_BITS + 1 - np.frexp(states)[1].astype(np.int64)
+        symbols = owners.reshape(self.count, 1, TOTAL)
+        return (states << STATE_AT | symbols << SYMBOL_AT | moved << MOVED_AT).reshape(-1)
 
 
 def from_counts(counts: NDArray[np.float64]) -> FrequencyTables:

@@ -80,9 +80,8 @@ class LevelModel:
             tiling = self._tiling(axes)
             plan = self._plan(tiling.tiled)
             chosen, codes = plan.survey(tiling.cut(offsets >> shift))
-            seed = (check & 0xFFFF, check >> 16)
             body = lanes.encode(
-                self.tables, chosen, codes, plan.starts, seed=seed, max_lanes=max_lanes
+                self.tables, chosen, codes, plan.starts, seed=check, max_lanes=max_lanes
             )
             coded = b"".join((bytes([_CODED]), _pack(offsets & (1 << shift) - 1, shift), body))
             if len(coded) < self.max_bytes(levels.shape):
@@ -123,11 +122,11 @@ class LevelModel:
         reader = plan.reader()
         for _ in range(len(plan.starts) - 1):
             reader.put(coder.front(reader.bases()))
-        low, high = coder.finish()
+        check = coder.finish()
         offsets = tiling.join(reader.symbols())
         if shift:
             offsets = offsets << shift | _unpack(data[:split], axes, shift)
-        return offsets, low | high << 16
+        return offsets, check
 
     def _axes(self, shape: tuple[int, ...]) -> Shape4:
         axes = four_axes(shape)
@@ -192,7 +191,7 @@ def _pack(values: Array, width: int) -> bytes:
     flat: Ints = values.reshape(-1).astype(np.int64)
     if width == 8:
         return flat.astype(np.uint8).tobytes()
-    return np.packbits(bits.fields(flat, np.full(flat.size, width))).tobytes()
+    return np.packbits(bits.join(flat, width)).tobytes()
 
 
 def _unpack(data: memoryview, shape: Shape4, width: int) -> NDArray[np.int32]:
@@ -201,5 +200,4 @@ def _unpack(data: memoryview, shape: Shape4, width: int) -> NDArray[np.int32]:
     stream = np.unpackbits(np.frombuffer(data, dtype=np.uint8))
     if stream[count * width :].any():
         raise CodecError("the rest of the last byte is not zero")
-    weights = 1 << np.arange(width - 1, -1, -1, dtype=np.int32)
-    return (stream[: count * width].reshape(count, width) @ weights).astype(np.int32).reshape(shape)
+    return bits.split(stream[: count * width], width).astype(np.int32).reshape(shape)

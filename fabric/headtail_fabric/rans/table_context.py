@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headtail_fabric.rans.frequencies import PRECISION
+from headtail_fabric.rans.frequencies import STATE_BITS
 from headtail_fabric.rans.wavefront import Ints, Margin, Shape4, Wavefront
 
 NEAR: Final = ((0, -1), (-1, 0), (-1, -1))
@@ -81,18 +81,12 @@ class TableContext:
 
     def cell_numbers(self, symbols: Int32s) -> Ints:
         """The cell of each element of `symbols` (N x C x H x W), numbered through all channels."""
-        images, channels, height, width = symbols.shape
-        values = np.zeros((images, channels, height + 1, width + 1), dtype=np.int32)
-        values[:, :, 1:, 1:] = symbols - self.centres.astype(np.int32)[:, np.newaxis, np.newaxis]
-        value, activity = (
-            self._scores(seen, kind) for kind, seen in enumerate((values, abs(values)))
-        )
-        for scores, bins in ((value, VALUE_BINS), (activity, ACTIVITY_BINS)):
-            scores >>= SHIFT
-            np.maximum(scores, 0, out=scores)
-            np.minimum(scores, bins - 1, out=scores)
-        rows = np.arange(channels, dtype=np.int32)[:, np.newaxis, np.newaxis] * ACTIVITY_BINS
-        return ((rows + activity) * VALUE_BINS + value).astype(np.int64)
+        values = symbols - self.centres.astype(np.int32)[:, np.newaxis, np.newaxis]
+        numbers = np.arange(self.channels, dtype=np.int32)[:, np.newaxis, np.newaxis]
+        numbers = numbers * ACTIVITY_BINS + self._bins(abs(values), 1, ACTIVITY_BINS)
+        numbers *= VALUE_BINS
+        numbers += self._bins(values, 0, VALUE_BINS)
+        return numbers.astype(np.int64)
 
     def check(self, *, tables: int, symbols: int) -> None:
         """Raises ValueError unless it works with that many frequency tables and symbols."""
@@ -105,20 +99,25 @@ class TableContext:
         """The context laid out for tensors of one shape. Raises ValueError for other channels."""
         return TablePlan(self, shape)
 
-    def _scores(self, padded: Int32s, kind: int) -> Int32s:
-        """One guess for every element, before it is cut into bins. `padded`: zeros above, left."""
-        height, width = padded.shape[2] - 1, padded.shape[3] - 1
+    def _bins(self, values: Int32s, kind: int, bins: int) -> Int32s:
+        """The bin of one of the guesses for every element."""
+        images, channels, height, width = values.shape
+        padded = np.zeros((images, channels, height + 1, width + 1), dtype=np.int32)
+        padded[:, :, 1:, 1:] = values
         weights = self.weights[:, kind].astype(np.int32)[:, :, np.newaxis, np.newaxis]
-        score = np.zeros((*padded.shape[:2], height, width), dtype=np.int32)
-        score += self.biases[:, kind][:, np.newaxis, np.newaxis]
+        scores = np.empty_like(values)
+        scores[:] = self.biases[:, kind][:, np.newaxis, np.newaxis]
+        product = np.empty_like(values)
         for tap, (row, column) in enumerate(NEAR):
             near = padded[:, :, 1 + row : 1 + row + height, 1 + column : 1 + column + width]
-            score += weights[:, tap] * near
-        inner = padded[:, :, 1:, 1:]
+            scores += np.multiply(near, weights[:, tap], out=product)
         for tap, references in enumerate(self.references.T, len(NEAR)):
-            used = np.flatnonzero(references >= 0)
-            score[:, used] += weights[used, tap] * inner[:, references[used]]
-        return score
+            used = np.where(references[:, np.newaxis, np.newaxis] >= 0, weights[:, tap], 0)
+            other = values[:, np.maximum(references, 0)]
+            scores += np.multiply(other, used, out=product)
+        scores >>= SHIFT
+        np.maximum(scores, 0, out=scores)
+        return np.minimum(scores, bins - 1, out=scores)
 
 
 _LAST_BINS: Final = np.array([[VALUE_BINS - 1], [ACTIVITY_BINS - 1]], dtype=np.int32)
@@ -128,17 +127,16 @@ _LAST_BINS: Final = np.array([[VALUE_BINS - 1], [ACTIVITY_BINS - 1]], dtype=np.i
 class _Front:
     """All that is known of the n elements of a front beforehand.
 
-    `neighbours` (2, 6, n): where their values lie, then their activities; `weights` likewise;
-    `biases` (2, n); `rows` (n,): first cell of the channel; `addresses` (n,): their own.
+    `span`: their places in the coding order; `neighbours` (6, n): those of their neighbours;
+    `weights` (6, 2, n), `biases` (2, n); `rows` (n,): first cell of the channel; `centres` (n,).
     """
 
+    span: slice
     neighbours: Ints
     weights: Int32s
     biases: Int32s
     rows: Ints
     centres: Int32s
-    addresses: Ints
-    activities: Ints
 
 
 class TablePlan:
@@ -149,27 +147,26 @@ class TablePlan:
             raise ValueError(f"{shape[1]} channels, the context has {context.channels}")
         wave = Wavefront(shape, slope=1, delays=context.delays(), margin=_MARGIN)
         self.wave, self._context = wave, context
-        self.bases = context.cells.reshape(-1).astype(np.int64) << PRECISION
+        self.bases = context.cells.reshape(-1).astype(np.int64) << STATE_BITS
         channels, addresses = wave.channels, wave.addresses
         taps = [addresses + row * wave.row + column for row, column in NEAR]
         for references in context.references.T.astype(np.int64):
             other = references[channels]
             near = addresses + (other - channels) * wave.plane
             taps.append(np.where(other >= 0, near, wave.size - 1))
-        neighbours = np.stack([taps, np.array(taps) + wave.size])
-        weights = np.moveaxis(context.weights.astype(np.int32)[channels], 0, 2)
+        neighbours = wave.places[np.stack(taps)]
+        weights = np.moveaxis(context.weights.astype(np.int32)[channels], 0, 2).swapaxes(0, 1)
         biases = np.moveaxis(context.biases[channels], 0, 1)
         centres = context.centres.astype(np.int32)
         self.centres = centres[:, np.newaxis, np.newaxis]
         self.fronts = [
             _Front(
-                neighbours=np.ascontiguousarray(neighbours[:, :, span]),
+                span=span,
+                neighbours=np.ascontiguousarray(neighbours[:, span]),
                 weights=np.ascontiguousarray(weights[:, :, span]),
                 biases=np.ascontiguousarray(biases[:, span]),
                 rows=channels[span] * (ACTIVITY_BINS * VALUE_BINS),
                 centres=centres[channels[span]],
-                addresses=addresses[span],
-                activities=addresses[span] + wave.size,
             )
             for span in wave.spans()
         ]
@@ -182,10 +179,9 @@ class TablePlan:
     def survey(self, symbols: Int32s) -> tuple[Ints, Ints]:
         """Table and code of each element of `symbols`, in coding order."""
         order = self.wave.order
-        tables = self._context.cells.reshape(-1)[self._context.cell_numbers(symbols)]
-        return tables.reshape(-1)[order].astype(np.int64), symbols.reshape(-1)[order].astype(
-            np.int64
-        )
+        cells = self._context.cell_numbers(symbols).reshape(-1)[order]
+        tables = self._context.cells.reshape(-1)[cells].astype(np.int64)
+        return tables, symbols.reshape(-1)[order].astype(np.int64)
 
     def reader(self) -> "TableReader":
         return TableReader(self)
@@ -196,31 +192,34 @@ class TableReader:
 
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan
-        self._known = np.zeros(2 * plan.wave.size, dtype=np.int32)
+        # In coding order, and a zero that stands for all that lies outside.
+        self._known = np.zeros(plan.wave.order.size + 1, dtype=np.int32)
         self._fronts = iter(plan.fronts)
 
     def bases(self) -> Ints:
-        """The tables of the next front's elements, times 4096."""
+        """The tables of the next front's elements, times 2^14."""
         front = self._front = next(self._fronts)
-        seen = self._known[front.neighbours]
+        seen = np.empty(front.weights.shape, dtype=np.int32)
+        seen[:, 0] = self._known[front.neighbours]
+        np.abs(seen[:, 0], out=seen[:, 1])
         seen *= front.weights
-        scores = np.add.reduce(seen, axis=1)
+        scores: Int32s = np.add.reduce(seen, axis=0)
         scores += front.biases
         scores >>= SHIFT
         np.maximum(scores, 0, out=scores)
         np.minimum(scores, _LAST_BINS, out=scores)
-        value, activity = scores
-        activity *= VALUE_BINS
-        activity += value
-        return self._plan.bases[front.rows + activity]
+        cells = scores[1] * VALUE_BINS
+        cells += scores[0]
+        return self._plan.bases[front.rows + cells]
 
-    def put(self, codes: NDArray[np.uint8]) -> None:
+    def put(self, codes: Ints) -> None:
         """What the coder read for them."""
         front = self._front
-        values = codes - front.centres
-        self._known[front.addresses] = values
-        self._known[front.activities] = np.abs(values)
+        np.subtract(codes, front.centres, out=self._known[front.span])
 
     def symbols(self) -> Int32s:
         """All elements (N x C x H x W), after the last front."""
-        return self._plan.wave.unpad(self._known[: self._plan.wave.size]) + self._plan.centres
+        wave = self._plan.wave
+        values = np.empty(wave.order.size, dtype=np.int32)
+        values[wave.order] = self._known[:-1]
+        return values.reshape(wave.shape) + self._plan.centres

@@ -105,6 +105,13 @@ class Wavefront:
         margin = self.margin
         return (plane * self.padded[2] + row + margin.top) * self.row + column + margin.left
 
+    @cached_property
+    def places(self) -> Ints:
+        """Of each address in the coding order; the number of elements for those outside."""
+        places = np.full(self.size, self.order.size)
+        places[self.addresses] = np.arange(self.order.size)
+        return places
+
     def spans(self) -> list[slice]:
         """Of the fronts, in the coding order."""
         return [slice(a, b) for a, b in itertools.pairwise(self.starts)]

@@ -4,6 +4,15 @@
 runs both ways. `read`, `weights`, `graph`, `inputs`, `tensors`, `cuts` and `slicing` are the steps.
 """
 
+from headtail_models.zoo.errors import MissingExtraError
+
+try:
+    import onnx as _onnx  # noqa: F401
+except ImportError as missing:
+    raise MissingExtraError(
+        f"cutting a model needs {missing.name}: pip install 'headtail[build]'"
+    ) from None
+
 from headtail_models.splitting.agreement import Agreement
 from headtail_models.splitting.cuts import Cut, Obstacle
 from headtail_models.splitting.errors import SplitError

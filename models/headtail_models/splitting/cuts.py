@@ -84,27 +84,45 @@ class CutFinder:
         return tuple(found.values())
 
     def cut_at(self, names: Collection[str]) -> Cut:
-        """The cut with the smallest head where exactly the work tensors `names` cross.
+        """The cut with the smallest head where the tensors `names` cross, and no other that a work
+        node makes. `names` as `Cut.name` lists them: inputs and shapes may be left out.
 
         Raises UnknownTensorError, NotACutError.
         """
         mask = 0
-        for name in names:
+        for name in self._work_names(names):
             mask |= self._ancestors[self._work_index(name)]
         cut = self._cut(mask)
+        if isinstance(cut, Cut) and self._others(cut, names):
+            # A branch that ends in an output may be in the head as well.
+            cut = next((one for one in self.cuts() if self._is_at(one, names)), cut)
         if isinstance(cut, str):
             raise NotACutError(f"no cut at {_told(names)}: {cut}", names=tuple(names))
-        crossing = [tensor.name for tensor in cut.crossing]
-        if idle := [name for name in names if name not in crossing]:
+        if idle := [name for name in names if name not in {one.name for one in cut.sent}]:
             raise NotACutError(f"no cut at {_told(names)}: nothing behind reads {_told(idle)}")
-        others = [name for name in crossing if name not in names]
-        if work := [name for name in others if self.graph.producers[name].kind is Kind.WORK]:
-            more = " ".join(f"--at {printable(name)}" for name in work[:_TOLD])
+        if others := self._others(cut, names):
+            more = " ".join(f"--at {printable(name)}" for name in others[:_TOLD])
             raise NotACutError(
-                f"no cut at {_told(names)} alone: {_told(work)} would have to cross, too ({more})",
+                f"no cut at {_told(names)} alone: {_told(others)} would cross, too ({more})",
                 others=tuple(others),
             )
         return cut
+
+    def _is_at(self, cut: Cut, names: Collection[str]) -> bool:
+        return set(names) <= {one.name for one in cut.sent} and not self._others(cut, names)
+
+    def _others(self, cut: Cut, names: Collection[str]) -> list[str]:
+        """What a work node makes and crosses, without being named."""
+        crossing = (tensor.name for tensor in cut.crossing if tensor.name not in names)
+        return [name for name in crossing if self.graph.producers[name].kind is Kind.WORK]
+
+    def _work_names(self, names: Collection[str]) -> list[str]:
+        """Those of the names that a work node makes; all, when there are none."""
+        producers = self.graph.producers
+        made = [name for name in names if name in producers]
+        work = [name for name in made if producers[name].kind is Kind.WORK]
+        unknown = [name for name in names if name not in made and name not in self.graph.inputs]
+        return unknown or work or list(names)
 
     def obstacles(self, cuts: Collection[Cut]) -> tuple[Obstacle, ...]:
         """The work nodes behind which none of the `cuts` lies, and the bodies that stay whole."""
@@ -118,7 +136,8 @@ class CutFinder:
     def _reasons(self, at: int, node: Node, crossed: Set[str]) -> Iterator[str]:
         if node.inner_nodes:
             yield f"control flow is kept whole: the {node.inner_nodes} nodes inside stay together"
-        if not crossed & set(node.outputs):
+        is_end = not any(self._readers.get(name) for name in node.outputs)
+        if not is_end and not crossed & set(node.outputs):
             cut = self._cut(self._ancestors[at])
             if isinstance(cut, str):
                 yield cut

@@ -84,9 +84,10 @@ class Graph:
 
 
 def normalise(model: Any) -> Any:
-    """The model without local functions and without inputs that have a value already.
+    """The model without local functions, inputs that have a value already, or two nodes of a name.
 
-    An input with an initialiser (usual up to IR 3) becomes a constant. Raises MalformedGraphError.
+    An input with an initialiser (usual up to IR 3) becomes a constant. ONNX Runtime refuses names
+    that come twice. Raises MalformedGraphError.
     """
     if model.functions:
         try:
@@ -100,6 +101,8 @@ def normalise(model: Any) -> Any:
     kept = [one for one in graph.input if one.name not in given]
     del graph.input[:]
     graph.input.extend(kept)
+    for node, label in zip(graph.node, _labels(graph.node), strict=True):
+        node.name = label
     return model
 
 
@@ -111,12 +114,11 @@ def graph_of(model: Any) -> Graph:
     }
     inputs = tuple(one.name for one in proto.input)
     outputs = tuple(dict.fromkeys(one.name for one in proto.output))
-    labels = _labels(proto.node)
     reads = [tuple(_reads(node)) for node in proto.node]
     kinds: dict[str, Kind] = dict.fromkeys(initialisers, Kind.CONSTANT)
     kinds.update((name, Kind.WORK) for name in inputs)
     nodes = []
-    for index in _sorted(proto.node, reads, set(inputs) | initialisers, labels):
+    for index in _sorted(proto.node, reads, set(inputs) | initialisers):
         node = proto.node[index]
         kind = _kind(node, {kinds[name] for name in reads[index]})
         written = tuple(name for name in node.output if name)
@@ -124,7 +126,7 @@ def graph_of(model: Any) -> Graph:
         nodes.append(
             Node(
                 index=index,
-                label=labels[index],
+                label=node.name,
                 op=_op(node),
                 kind=kind,
                 inputs=reads[index],
@@ -195,9 +197,7 @@ def _kind(node: Any, sources: set[Kind]) -> Kind:
     return Kind.WORK
 
 
-def _sorted(
-    nodes: Any, reads: list[tuple[str, ...]], known: set[str], labels: list[str]
-) -> list[int]:
+def _sorted(nodes: Any, reads: list[tuple[str, ...]], known: set[str]) -> list[int]:
     """The order of the file, save that a node never comes before what it reads."""
     writers: dict[str, int] = {}
     for index, node in enumerate(nodes):
@@ -220,7 +220,7 @@ def _sorted(
                     continue
                 if name not in writers:
                     raise MalformedGraphError(
-                        f"node {printable(labels[index])!r} reads {printable(name)!r}, which "
+                        f"node {printable(nodes[index].name)!r} reads {printable(name)!r}, which "
                         "nothing writes"
                     )
                 if writers[name] not in done:
@@ -230,7 +230,7 @@ def _sorted(
                 order.append(index)
                 pending.pop()
             elif index in waiting:
-                raise MalformedGraphError(f"node {printable(labels[index])!r} waits for itself")
+                raise MalformedGraphError(f"node {printable(nodes[index].name)!r} waits for itself")
             else:
                 waiting.add(index)
                 pending.extend(reversed(missing))

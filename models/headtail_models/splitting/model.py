@@ -73,7 +73,7 @@ class OnnxModel:
 
     def cut_at(self, *names: str) -> Cut:
         """Raises UnknownTensorError, NotACutError."""
-        return self._finder(len(names)).cut_at(names)
+        return self._finder(len(names) + MAX_CROSSING).cut_at(names)
 
     def whole(self) -> Any:
         """The model as `onnx.ModelProto`, its weights in the working folder."""

@@ -7,17 +7,11 @@ import importlib
 from pathlib import Path
 from typing import Any, Final
 
+import onnx
+
 from headtail_fabric.errors import ConfigError
 from headtail_fabric.logs import printable
 from headtail_models.splitting.errors import NewerModelError, NotOnnxError
-from headtail_models.zoo.errors import MissingExtraError
-
-try:
-    import onnx
-except ImportError as missing:
-    raise MissingExtraError(
-        f"cutting a model needs {missing.name}: pip install 'headtail[build]'"
-    ) from None
 
 MAX_PROTOBUF_BYTES: Final = 2**31 - 1
 """Protobuf's own limit; larger models keep their weights in files of their own."""
@@ -30,9 +24,7 @@ _DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 def read_model(path: Path) -> Any:
     """The `onnx.ModelProto` of a file. Raises NotOnnxError, NewerModelError."""
     model = _parse(path)
-    if model.ir_version < _DecodeError: Final = importlib.import_module("google.protobuf.message").DecodeError
-"""By name, since protobuf has no types of its own."""
-_OLDEST_IR or not model.opset_import or not model.graph.output:
+    if model.ir_version < _OLDEST_IR or not model.opset_import or not model.graph.output:
         raise NotOnnxError(f"{path} has no ONNX graph with outputs")
     if model.ir_version > onnx.IR_VERSION:
         raise NewerModelError(

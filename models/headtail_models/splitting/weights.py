@@ -8,7 +8,7 @@ import mmap
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
@@ -62,24 +62,11 @@ def gather_weights(model: Any, source: Path, target: Path) -> None:
     `source` is the folder of the model's file. Small parameters that lay outside come inside.
     Raises ExternalDataError, MalformedGraphError, ResourceError.
     """
-    places = _Places(source)
-    with target.open("wb") as sink:
-        for tensor in tensors_of(model.graph):
-            size = _size_bytes(tensor)
-            if tensor.data_location == TensorProto.EXTERNAL:
-                data = places.view(tensor, size)
-                if size is not None and size <= INLINE_BYTES:
-                    _embed(tensor, bytes(data))
-                    continue
-            elif size is None or size <= INLINE_BYTES:
-                continue
-            else:
-                data = memoryview(_raw(tensor))
-                if len(data) != size:
-                    raise MalformedGraphError(
-                        f"parameter {printable(tensor.name)!r} has {len(data)} bytes, not {size}"
-                    )
-            _append(sink, data, tensor, target.name)
+    try:
+        with target.open("wb") as sink:
+            _gather(model, _Places(source), sink, target.name)
+    except OSError as error:
+        raise ResourceError(f"{printable(str(target))}: {error.strerror}") from None
 
 
 def embed_weights(model: Any, folder: Path) -> None:
@@ -168,14 +155,30 @@ def _embed(tensor: Any, data: bytes) -> None:
     tensor.raw_data = data
 
 
-def _append(sink: Any, data: memoryview, tensor: Any, location: str) -> None:
-    try:
-        sink.write(b"\0" * (-sink.tell() % ALIGNMENT))
-        offset = sink.tell()
-        for start in range(0, len(data), _CHUNK):
-            sink.write(data[start : start + _CHUNK])
-    except OSError as error:
-        raise ResourceError(f"{sink.name}: {error.strerror}") from None
+def _gather(model: Any, places: _Places, sink: IO[bytes], location: str) -> None:
+    for tensor in tensors_of(model.graph):
+        size = _size_bytes(tensor)
+        if tensor.data_location == TensorProto.EXTERNAL:
+            data = places.view(tensor, size)
+            if size is not None and size <= INLINE_BYTES:
+                _embed(tensor, bytes(data))
+                continue
+        elif size is None or size <= INLINE_BYTES:
+            continue
+        else:
+            data = memoryview(_raw(tensor))
+            if len(data) != size:
+                raise MalformedGraphError(
+                    f"parameter {printable(tensor.name)!r} has {len(data)} bytes, not {size}"
+                )
+        _append(sink, data, tensor, location)
+
+
+def _append(sink: IO[bytes], data: memoryview, tensor: Any, location: str) -> None:
+    sink.write(b"\0" * (-sink.tell() % ALIGNMENT))
+    offset = sink.tell()
+    for start in range(0, len(data), _CHUNK):
+        sink.write(data[start : start + _CHUNK])
     bare = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     bare.data_location = TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", offset), ("length", len(data))):

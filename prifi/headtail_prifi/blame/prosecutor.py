@@ -4,16 +4,17 @@ One case at a time; others wait. A new membership drops what is not decided: rou
 be accused, and whoever goes on disrupting is accused again.
 """
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from headtail_prifi.blame.accusation import Accusation, unpack_accusation
-from headtail_prifi.blame.case import OpenCase, pack_bits, read_case, seats_of
-from headtail_prifi.blame.claim import check_claim, read_claim
+from headtail_prifi.blame.case import OpenCase, read_case
+from headtail_prifi.blame.charging import CaseWriter
 from headtail_prifi.blame.convener import Convener, ConvenerState
 from headtail_prifi.blame.evidence import Evidence, Guilt, Refuted, encode_evidence
+from headtail_prifi.blame.intake import Considered, Intake, Jams
 from headtail_prifi.blame.judge import (
     Charge,
     Ruling,
@@ -24,24 +25,20 @@ from headtail_prifi.blame.judge import (
     read_statement,
 )
 from headtail_prifi.blame.messages import (
-    Case,
     Claim,
     Conflict,
     Opening,
     Proclaim,
     Vouch,
     Vouched,
-    sign_frame,
 )
 from headtail_prifi.blame.mixing import Shuffle
-from headtail_prifi.blame.position import bit_of, place_of, stream_bit
 from headtail_prifi.core.body import Body, decode_body, frame_of
 from headtail_prifi.core.chase import Chase
 from headtail_prifi.core.errors import (
     AccusationError,
     FrameError,
     RecordError,
-    RefutedError,
     UnexpectedFrameError,
 )
 from headtail_prifi.core.geometry import Geometry
@@ -50,7 +47,6 @@ from headtail_prifi.core.seat import (
     CLIENTS,
     GUARDS,
     RELAY,
-    Role,
     Seat,
     client_seat,
     guard_seat,
@@ -59,16 +55,10 @@ from headtail_prifi.crypto.cipher import PadCipher
 from headtail_prifi.crypto.errors import CryptoError, SignatureError
 from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.round.books import Books
-from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.options import RelayOptions
-from headtail_prifi.round.record import RoundRecord
 from headtail_prifi.round.voucher import window_start
 from headtail_prifi.setup.core import Outgoing
 from headtail_prifi.setup.epoch import Epoch
-
-JAMS_BEFORE_SHUFFLE: Final = 3
-MAX_FRUITLESS_SHUFFLES: Final = 8
-MAX_QUEUED: Final = 64
 
 
 class ProsecutorState(StrEnum):
@@ -143,19 +133,17 @@ class Prosecutor:
         self._epoch = epoch
         self._geometry = geometry
         self._books = books
-        self._signing_key = signing_key
         self._cipher = cipher
         self._options = options
-        self._jams: Counter[int] = Counter()
-        self._fruitless: Counter[int] = Counter()
-        self._jammed: list[int] = []
+        self._intake = Intake(epoch=epoch, geometry=geometry, books=books)
+        self._jams = Jams()
         self._shuffles = 0
-        self._cases = 0
-        self._queue: deque[tuple[Accusation, Claim]] = deque()
-        self._charged: set[Accusation] = set()
+        self._writer = CaseWriter(
+            epoch=epoch, geometry=geometry, books=books, signing_key=signing_key
+        )
         self._convener: Convener | None = None
         self._chase: Chase | None = None
-        self._accused: tuple[Accusation, Claim] | None = None
+        self._claim: Claim | None = None
         self._case: OpenCase | None = None
         self._statements: dict[Seat, Statement] = {}
         self._pair: tuple[Seat, Seat] | None = None
@@ -168,17 +156,13 @@ class Prosecutor:
 
     def on_clean(self, slot: int) -> None:
         """A cell of the slot came through."""
-        self._jams.pop(slot, None)
+        self._jams.clean(slot)
 
     def on_jam(self, slot: int, now: float) -> None:
         """A cell of the slot was disrupted. Three in a row, and accusations go by shuffle."""
-        self._jams[slot] += 1
-        if self._jams[slot] < JAMS_BEFORE_SHUFFLE or not self._idle:
+        if not self._jams.jam(slot) or not self._idle:
             return
-        self._jammed = [
-            jammed for jammed, count in self._jams.items() if count >= JAMS_BEFORE_SHUFFLE
-        ]
-        self._jams.clear()
+        self._jams.begin()
         self._reach(_Milestone.JAMMED)
         self._shuffles += 1
         shuffle = Shuffle(self._epoch, self._books.membership, self._shuffles)
@@ -198,7 +182,7 @@ class Prosecutor:
 
     def on_membership(self) -> None:
         """A membership began: drop what is not decided."""
-        self._queue.clear()
+        self._intake.clear()
         self._jams.clear()
         self._waits_for_membership = False
         self._close()
@@ -245,41 +229,22 @@ class Prosecutor:
     # -- accusations --------------------------------------------------------------------------
 
     def _consider(self, accusation: Accusation) -> bool:
-        """Queue an accusation that holds; one that is too old is ignored. Whether it was queued.
-
-        Raises RecordError or AccusationError; files evidence when the record refutes it.
-        """
-        record = self._books.closed(accusation.round)
-        if record is None or accusation in self._charged or len(self._queue) >= MAX_QUEUED:
-            return False
-        place = place_of(self._geometry, accusation.position)
-        shown = None if place is None else self._books.shown(accusation.round, place.sub_slot)
-        if shown is None:
-            raise RecordError("nothing was shown that could be accused")
-        claim = Claim(
-            accusation=accusation,
-            opened=record.down,
-            opened_before=record.before,
-            shown=shown.down,
-            shown_before=shown.before,
-        )
-        try:
-            check_claim(read_claim(claim, epoch=self._epoch, geometry=self._geometry), self._epoch)
-        except RefutedError:
+        """Whether it was queued. Raises RecordError or AccusationError when it can't be brought;
+        files evidence when the record refutes it."""
+        considered, claim = self._intake.consider(accusation)
+        if claim is not None:
             ruling = Ruling(culprit=None, charge=Charge.FALSE_ACCUSATION, slot=accusation.slot)
             self._rule(ruling, Refuted(claim=claim))
-            return False
-        self._queue.append((accusation, claim))
-        return True
+        return considered is Considered.QUEUED
 
     def _next(self, now: float) -> None:
-        while self._queue and self._idle:
-            accusation, claim = self._queue.popleft()
-            if accusation not in self._charged:
-                self._charged.add(accusation)
-                self._accused = (accusation, claim)
-                self._reach(_Milestone.ACCUSED)
-                self._ask_vouchers(accusation.round, now)
+        if not self._idle:
+            return
+        claim = self._intake.next()
+        if claim is not None:
+            self._claim = claim
+            self._reach(_Milestone.ACCUSED)
+            self._ask_vouchers(claim.accusation.round, now)
 
     # -- the accusation shuffle ---------------------------------------------------------------
 
@@ -312,13 +277,8 @@ class Prosecutor:
                 fruitful |= self._consider(unpack_accusation(message))
             except (FrameError, RecordError, AccusationError):
                 continue
-        if fruitful:
-            self._fruitless.clear()
-            return
-        for slot in self._jammed:
-            self._fruitless[slot] += 1
-            if self._fruitless[slot] >= MAX_FRUITLESS_SHUFFLES:
-                self._rule(Ruling(culprit=None, charge=Charge.NOISE, slot=slot))
+        for slot in self._jams.end(fruitful=fruitful):
+            self._rule(Ruling(culprit=None, charge=Charge.NOISE, slot=slot))
 
     # -- vouchers -----------------------------------------------------------------------------
 
@@ -330,10 +290,10 @@ class Prosecutor:
 
     def _on_vouched(self, vouched: Vouched, source: Seat, now: float) -> None:
         assert self._chase is not None
-        assert self._accused is not None
+        assert self._claim is not None
         if source not in self._chase.waiting:
             return
-        round_ = self._accused[0].round
+        round_ = self._claim.accusation.round
         log = self._books.log(source)
         first = window_start(round_, log.first_round)
         try:
@@ -355,41 +315,14 @@ class Prosecutor:
 
     def _charge_if_vouched(self, now: float) -> None:
         assert self._chase is not None
-        assert self._accused is not None
-        if self._chase.waiting:
-            return
-        self._bring(self._next_case(*self._accused), now)
-
-    def _next_case(self, accusation: Accusation, claim: Claim) -> bytes:
-        record = self._books.closed(accusation.round)
-        assert record is not None
-        seats = seats_of(self._books.membership, self._epoch.guard_count)
-        self._cases += 1
-        case = Case(
-            number=self._cases,
-            certificate=self._books.certificate,
-            claim=claim,
-            votes=pack_bits([self._vote(record, seat, accusation.position) for seat in seats]),
-            receipts=tuple(self._books.log(seat).receipt(record.round) for seat in seats),
-        )
-        return sign_frame(
-            self._header(Kind.CASE, record.round),
-            case,
-            seat=RELAY,
-            epoch_id=self._epoch.epoch_id,
-            key=self._signing_key,
-        )
+        assert self._claim is not None
+        if not self._chase.waiting:
+            self._bring(self._writer.write(self._claim), now)
 
     def _bring(self, frame: bytes, now: float) -> None:
         self._case = read_case(frame, epoch=self._epoch, geometry=self._geometry)
         self._reach(_Milestone.CHARGED)
         self._ask(dict.fromkeys(self._case.votes, frame), now)
-
-    def _vote(self, record: RoundRecord, seat: Seat, position: int) -> int:
-        if seat.role is Role.CLIENT:
-            return bit_of(record.cipher(seat.index), position)
-        row = record.rows[seat.index].tobytes()
-        return stream_bit(self._geometry, Lock(record.link), row, position)
 
     def _on_reveal(self, frame: Buffer, source: Seat, now: float) -> None:
         assert self._chase is not None
@@ -485,7 +418,7 @@ class Prosecutor:
         )
 
     def _close(self) -> None:
-        self._chase = self._convener = self._accused = self._case = self._pair = None
+        self._chase = self._convener = self._claim = self._case = self._pair = None
         self._statements.clear()
         self._reach(_Milestone.CLOSED)
 

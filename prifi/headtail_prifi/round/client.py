@@ -4,7 +4,8 @@ The life of a round here: a downstream frame arrives in order, is hashed into th
 answered at once with the XOR of the pads, the locked lanes and, in its own sub-slots, its own
 sealed cell. Everything that depends on whether a sub-slot was its own (confirming, accusing,
 sealing what comes next) waits until the answer has left: call `to_send` after `receive`, then
-`next_event`.
+`next_event`. The module is longer than most, for a reader should see all that a client does with a
+frame in one place.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ from headtail_prifi.blame.messages import Call, Vouched
 from headtail_prifi.blame.mixing import NOTHING, MixClient
 from headtail_prifi.blame.watch import Watch
 from headtail_prifi.blame.witness import Witness
-from headtail_prifi.core.body import Body, decode_body, frame_of, split_signed
+from headtail_prifi.core.body import Body, decode_body, frame_of
 from headtail_prifi.core.errors import FrameError, StateError, UnexpectedFrameError
 from headtail_prifi.core.events import (
     CellDelivered,
@@ -29,7 +30,7 @@ from headtail_prifi.core.events import (
     MembershipChanged,
     VerdictReached,
 )
-from headtail_prifi.core.geometry import LANE_BYTES, Geometry
+from headtail_prifi.core.geometry import Geometry
 from headtail_prifi.core.header import (
     HEADER_BYTES,
     VOUCHED,
@@ -40,7 +41,7 @@ from headtail_prifi.core.header import (
     short_id,
 )
 from headtail_prifi.core.membership import check_certificate
-from headtail_prifi.core.messages import ECHO_BYTES, MAX_NACK_ROUNDS, Down, Leave, Nack
+from headtail_prifi.core.messages import Down, Leave, Nack
 from headtail_prifi.core.seat import RELAY, client_seat
 from headtail_prifi.crypto.cipher import PadCipher
 from headtail_prifi.crypto.entropy import Entropy
@@ -49,6 +50,7 @@ from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.round.cell import CellKind
 from headtail_prifi.round.chain import Chain, Offer
 from headtail_prifi.round.composer import Composer
+from headtail_prifi.round.downstream import GapWatch, read_down
 from headtail_prifi.round.history import HistoryStatement
 from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.options import ClientOptions, retained_rounds
@@ -158,7 +160,7 @@ class ClientCore:
         self._events: deque[Event] = deque()
         self._unsettled: tuple[int, int, Down] | None = None
         self._permit = 1
-        self._nack_at: float | None = None
+        self._gaps = GapWatch(self._chain, self._options.nack_s)
         self.state = ClientState.SPEAKING
 
     # -- for the program around it ------------------------------------------------------------
@@ -257,12 +259,11 @@ class ClientCore:
 
     def next_timer(self) -> float | None:
         """When `on_timer` wants to be called, if at all."""
-        return self._nack_at
+        return self._gaps.due_at
 
     def on_timer(self, now: float) -> None:
         """Ask again for a frame that is missing."""
-        if self._nack_at is not None and now >= self._nack_at:
-            self._nack(now)
+        self._ask_for_missing(now)
 
     # -- rounds -------------------------------------------------------------------------------
 
@@ -278,17 +279,12 @@ class ClientCore:
                     self._outbox.append(Outgoing(RELAY, self._sent[header.round]))
             case Offer.DIFFERENT:
                 self._on_difference(frame, header)
-        if self._chain.missing is None:
-            self._nack_at = None
-        elif self._nack_at is None:
-            self._nack(now)
+        self._ask_for_missing(now)
 
     def _advance(self, frame: Buffer, header: Header) -> None:
         if self.state is not ClientState.SPEAKING:
             raise UnexpectedFrameError(f"round {header.round} while {self.state}")
-        signed, _ = split_signed(frame)
-        down = decode_body(Down, signed[HEADER_BYTES:])
-        self._check_shape(down)
+        down = read_down(frame, self._geometry)
         membership = self._segments.current.membership
         if down.certificate is not None:
             membership = check_certificate(down.certificate, self._epoch, membership)
@@ -306,19 +302,6 @@ class ClientCore:
             self._stop("this client is in no further membership")
             return
         self._answer(header, down, link)
-
-    def _check_shape(self, down: Down) -> None:
-        geometry = self._geometry
-        if len(down.owners) != 2 * geometry.sub_slots:
-            raise FrameError(f"owners in {len(down.owners)} bytes")
-        if sum(map(len, down.data)) > geometry.down_bytes:
-            raise FrameError("more downstream data than the epoch allows")
-        for report in down.reports:
-            if (len(report.echoes), len(report.reservations)) != (
-                geometry.sub_slots * ECHO_BYTES,
-                geometry.reservation_lanes * LANE_BYTES,
-            ):
-                raise FrameError("a report of another geometry")
 
     def _answer(self, opened: Header, down: Down, link: bytes) -> None:
         round_ = opened.round
@@ -404,14 +387,10 @@ class ClientCore:
             )
         self._stop("the relay signed two histories")
 
-    def _nack(self, now: float) -> None:
-        missing = self._chain.missing
-        if missing is None:
-            self._nack_at = None
-            return
-        first, count = missing
-        self._send(Kind.NACK, first, Nack(count=min(count, MAX_NACK_ROUNDS)))
-        self._nack_at = now + self._options.nack_s
+    def _ask_for_missing(self, now: float) -> None:
+        gap = self._gaps.look(now)
+        if gap is not None:
+            self._send(Kind.NACK, gap[0], Nack(count=gap[1]))
 
     # -- blame --------------------------------------------------------------------------------
 
@@ -446,7 +425,7 @@ class ClientCore:
 
     def _stop(self, reason: str) -> None:
         self.state = _TABLE[self.state][_Milestone.STOPPED]
-        self._nack_at = None
+        self._gaps.due_at = None
         self._events.append(EpochOver(reason=reason))
 
     def _send(self, kind: Kind, round_: int, body: Body) -> None:

@@ -3,7 +3,8 @@
 It is trusted to be there, not to be honest. In one round it broadcasts who owns the sub-slots and
 what came in earlier rounds (signed, hashed into the history), gathers a cipher of every client of
 the membership, adds the guards' pads that came ahead, takes the lock off, and hands out what the
-owners said. Rounds close in order; up to the geometry's window of them are open.
+owners said. Rounds close in order; up to the geometry's window of them are open. The module is
+longer than most: it is the one place where those four meet.
 """
 
 from collections import deque
@@ -41,6 +42,7 @@ from headtail_prifi.crypto.signature import SigningKey
 from headtail_prifi.round.cell import CellKind
 from headtail_prifi.round.engine import Closed, Engine
 from headtail_prifi.round.options import RelayOptions
+from headtail_prifi.round.pacing import Pacer
 from headtail_prifi.round.rekeying import Rekeying
 from headtail_prifi.setup.core import Outgoing
 from headtail_prifi.setup.epoch import Epoch
@@ -127,10 +129,7 @@ class RelayCore:
         self._rekeying: Rekeying | None = None
         self._outbox: deque[Outgoing] = deque()
         self._events: deque[Event] = deque()
-        self._open_at = 0.0
-        self._idle_s = 0.0
-        self._late_at: float | None = None
-        self._oldest_since = 0.0
+        self._pacer = Pacer(self._options)
         self.state = RelayState.READY
         self._grant()
 
@@ -212,11 +211,10 @@ class RelayCore:
         """When `on_timer` wants to be called, if at all."""
         if self.state in (RelayState.READY, RelayState.OVER):
             return None
-        timers = [self._late_at, self._prosecutor.next_timer()]
+        timers = self._pacer.timers(may_open=self._engine.may_open)
+        timers.append(self._prosecutor.next_timer())
         if self._rekeying is not None:
             timers.append(self._rekeying.chase.next_timer())
-        if self._engine.may_open:
-            timers.append(self._open_at)
         return min((timer for timer in timers if timer is not None), default=None)
 
     def on_timer(self, now: float) -> None:
@@ -224,7 +222,7 @@ class RelayCore:
         if self.state in (RelayState.READY, RelayState.OVER):
             return
         self._open_rounds(now)
-        if self._late_at is not None and now >= self._late_at:
+        if self._pacer.late(now):
             self._on_late(now)
         if self._rekeying is not None:
             self._chase_guards(self._rekeying, now)
@@ -246,7 +244,7 @@ class RelayCore:
             return
         while self._engine.closable and self.state is not RelayState.OVER:
             self._on_closed(self._engine.close(), now)
-        self._watch_oldest(now)
+        self._pacer.watch(now, waiting=bool(self._engine.open))
         self._grant()
         self._open_rounds(now)
 
@@ -261,26 +259,20 @@ class RelayCore:
             self._prosecutor.on_jam(slot, now)
         self._drop(closed.unvouched, "it does not vouch for what it sent", now)
         self._absorb(now)
-        busy = self._engine.busy or self._prosecutor.state is not ProsecutorState.QUIET
-        self._idle_s = 0.0 if busy else self._longer_idle
-        self._open_at = now + self._idle_s
-
-    @property
-    def _longer_idle(self) -> float:
-        options = self._options
-        return min(options.idle_max_s, max(options.idle_min_s, 2 * self._idle_s))
+        blaming = self._prosecutor.state is not ProsecutorState.QUIET
+        self._pacer.closed(now, busy=self._engine.busy or blaming)
 
     def _open_rounds(self, now: float) -> None:
         """Open what the window allows, unless nobody has anything to say yet."""
         engine = self._engine
         while (
             engine.may_open
-            and now >= self._open_at
+            and self._pacer.may_open(now)
             and self.state in (RelayState.RUNNING, RelayState.REKEYING)
         ):
             self._outbox.append(Outgoing(CLIENTS, engine.open_round()))
             if len(engine.open) == 1:
-                self._watch_oldest(now)
+                self._pacer.watch(now, waiting=True)
             if engine.exhausted:
                 self._events.append(EpochEnding(successor=self._successor))
         if engine.exhausted and not engine.open:
@@ -293,23 +285,17 @@ class RelayCore:
         return retirement.successor
 
     def _wake(self, now: float) -> None:
-        self._idle_s = 0.0
-        self._open_at = now
+        self._pacer.wake(now)
         self._open_rounds(now)
 
     # -- loss ---------------------------------------------------------------------------------
-
-    def _watch_oldest(self, now: float) -> None:
-        self._oldest_since = now
-        self._late_at = now + self._options.resend_s if self._engine.open else None
 
     def _on_late(self, now: float) -> None:
         """The oldest round waits for somebody: ask again, or go on without."""
         oldest = self._engine.open[0]
         clients = sorted(oldest.missing - self._leaving)
         guards = self._engine.stock.lacking(oldest.round)
-        self._late_at = now + self._options.resend_s
-        if now - self._oldest_since >= self._options.patience_s:
+        if self._pacer.lost(now):
             if guards:
                 self._stop(f"{guard_seat(guards[0])} is silent")
             self._drop(clients, "it is silent", now)
@@ -372,7 +358,7 @@ class RelayCore:
         self._engine.change(membership, certificate)
         self._prosecutor.on_membership()
         self._leaving &= set(membership.clients)
-        self._late_at = None
+        self._pacer.watch(now, waiting=False)
         self._events.append(
             MembershipChanged(membership=membership, first_round=self._engine.next_round)
         )
