@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headtail_models.bundle.specimen import SIDE, write_stages
-from headtail_models.planner import Device, Link, Option, options_of
+from headtail_models.planner import Device, Link, Option, fastest_by_rate, options_of
 from headtail_models.planner.chart import MAX_CURVES, curves, draw, rates_around
 from headtail_models.planner.payloads import measured_payloads, static_payloads
 from headtail_models.planner.survey import SurveySettings, survey, worth_measuring
@@ -152,6 +152,8 @@ def test_the_chart_has_local_offload_and_the_best_cuts(tmp_path: Path) -> None:
     assert [one.kind for one in drawn[:2]] == ["local", "offload"]
     assert drawn[1].codec == "jpeg90"
     assert len(drawn) == 2 + MAX_CURVES
+    best = fastest_by_rate(options, rates_around(link), link.rtt_s)
+    assert {one for one in best if one.kind == "split"} <= set(drawn)
     assert rates_around(Link(rate_bps=10, rtt_s=0))[0] < 10
     draw(options, link, tmp_path / "plan.png", title="a title")
     assert (tmp_path / "plan.png").read_bytes()[:4] == b"\x89PNG"

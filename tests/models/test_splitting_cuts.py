@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
+import tiny_darknet
 from headtail_models.splitting import OnnxModel, open_model
 from headtail_models.splitting.errors import (
     FreeAxisError,
@@ -16,6 +17,8 @@ from headtail_models.splitting.errors import (
     UnequalError,
     UnknownTensorError,
 )
+from headtail_models.zoo.darknet import read_network
+from headtail_models.zoo.stages import WEIGHTS, cut_name, write_stage, write_weights
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>'
 CHAIN = """
@@ -214,6 +217,31 @@ g (float[N,4] x, bool c) => (float[N,4] y)
     assert check_all(model) == 3
     reasons = {one.op: one.reason for one in model.obstacles(model.cuts())}
     assert "2 nodes inside" in reasons["If"]
+
+
+def test_branches_that_want_other_sizes(tmp_path: Path) -> None:
+    model = opened(
+        model_of("""
+g (float[N,W] x, bool c) => (float[M] y)
+<int64[2] four = {-1, 4}, int64[2] three = {-1, 3}> {
+  a = Neg(x)
+  b = If (c) <
+    then_branch = yes () => (float[P] t) {
+      s = Reshape(a, four)
+      t = ReduceMax<axes = [1], keepdims = 0>(s)
+    },
+    else_branch = no () => (float[Q] e) {
+      u = Reshape(a, three)
+      e = ReduceMax<axes = [1], keepdims = 0>(u)
+    }
+  >
+  y = Exp(b)
+}"""),
+        tmp_path,
+        shapes={"x": (1, 8)},
+    )
+    assert names(model) == ["a+c", "b"]
+    assert check_all(model) == 2
 
 
 def test_a_loop_captures_through_two_levels(tmp_path: Path) -> None:
@@ -439,6 +467,19 @@ def test_what_is_no_place_to_cut(tmp_path: Path) -> None:
         model.cut_at("y")
     with pytest.raises(NotACutError, match="nothing behind reads 'a'"):
         model.cut_at("a", "b")
+
+
+def test_a_detector_is_cut_where_its_recipe_says(tmp_path: Path) -> None:
+    network = read_network(tiny_darknet.CFG, tiny_darknet.weights())
+    parameters = write_weights(network, tmp_path / WEIGHTS)
+    path = tmp_path / "full.onnx"
+    entry = write_stage(network, path, after=-1, until=None, parameters=parameters)
+    (tmp_path / "work").mkdir()
+    model = open_model(path, tmp_path / "work")
+    found = set(names(model))
+    assert {cut_name(layer) for layer in tiny_darknet.CUTS} <= found
+    assert sum(model.macs.by_node.values()) == entry.macs
+    assert check_all(model) == len(found)
 
 
 def test_onnx_finds_the_parts_in_order(tmp_path: Path) -> None:

@@ -299,12 +299,20 @@ def test_a_case_by_another_hand_is_no_case(scene: Scene, plain: Swarm) -> None:
         read_case(bytes(other_kind), epoch=scene.finished.epoch, geometry=GEOMETRY)
 
 
-def test_a_case_under_an_unknown_membership_is_refused(scene: Scene, plain: Swarm) -> None:
-    """Version 0 is not remembered any more after two changes."""
+def test_a_case_under_an_unknown_membership_is_not_answered(scene: Scene, plain: Swarm) -> None:
+    """Version 0 is not remembered any more after two changes; a new one may be announced yet."""
     guard = Swarm(scene).guards[0]
     guard._segments._segments.clear()
-    with pytest.raises(FrameError, match="not known"):
-        guard.receive(case_of(plain).frame, 0.0)
+    guard.receive(case_of(plain).frame, 0.0)
+    assert guard.to_send(0.0) == []
+
+
+def test_a_client_does_not_answer_for_a_history_that_it_lacks(scene: Scene, plain: Swarm) -> None:
+    client = Swarm(scene).clients[1]
+    with pytest.raises(FrameError, match="nothing is left"):
+        client.receive(case_of(plain).frame, 0.0)
+    assert client.to_send(0.0) == []
+    assert client.next_event() is None
 
 
 def test_two_cases_of_one_accusation_or_number(plain: Swarm) -> None:

@@ -121,7 +121,7 @@ Parser = Callable[[bytes], object]
         (lambda data: unpack_clients(data, 20), MembershipError),
         (lambda data: Geometry.decode(data, clients=3), GeometryError),
         (lambda data: reserved_slots(data, 3), ()),
-        (decode_owners, ()),
+        (lambda data: decode_owners(data + data), ()),
         (read_part, TrafficError),
         (Assembler().add, TrafficError),
         (lambda data: list(cut_again(data, 100)), TrafficError),

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import parser
 
 from headtail.commands import split as command
 from headtail_fabric.errors import ConfigError, ResourceError
@@ -74,15 +76,45 @@ def test_where_no_bundle_can_be_made_the_reason_is_said(run: Run, folder: Path) 
 
 
 def test_nothing_is_left_behind_when_it_fails(run: Run, folder: Path) -> None:
+    (folder / "labels.txt").write_text("one\ntwo\n")
     before = sorted(folder.iterdir())
     with pytest.raises(NotACutError):
         run("--at", "logits")
     with pytest.raises(NotBundledError, match="2 labels"):
-        (folder / "labels.txt").write_text("one\ntwo\n")
         run("--at", "late", "--labels", "labels.txt")
     with pytest.raises(SampleError):
         run("--at", "late", "--verify-with", "labels.txt")
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_fixed_batch_is_freed_for_the_bundle(run: Run, folder: Path) -> None:
+    proto = onnx.load(folder / "full.onnx")
+    for one in (*proto.graph.input, *proto.graph.output):
+        one.type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(proto, folder / "full.onnx")
+    assert "bundle: full 1.0" in run("--at", "late")
+
+
+def test_a_batch_that_can_not_be_freed(run: Run, folder: Path) -> None:
+    body = """
+g (float[1,3,4,4] image) => (float[1,48] y) <int64[2] to = {1, 48}> {
+  a = Relu(image)
+  y = Reshape(a, to)
+}"""
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>{body}')
+    (folder / "full.onnx").write_bytes(model.SerializeToString())
+    assert "No bundle: the model takes one picture at a time" in run("--at", "a")
+
+
+def test_an_early_output_is_said(run: Run, folder: Path) -> None:
+    body = """
+g (float[N,4] x) => (float[N,4] a, float[N,4] y) {
+  a = Relu(x)
+  y = Exp(a)
+}"""
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>{body}')
+    (folder / "full.onnx").write_bytes(model.SerializeToString())
+    assert "the head has the output a" in run("--at", "a")
 
 
 def test_insisting_on_a_bundle(run: Run, folder: Path) -> None:

@@ -54,6 +54,8 @@ COMMANDS: Final = (
     Command("run", "run a whole pipeline: a device here, an edge beside it or elsewhere"),
     Command("device", "run heads on pictures"),
     Command("edge", "serve tails to devices"),
+    Command("plan", "find where to cut an ONNX model for a link and a device"),
+    Command("split", "cut an ONNX model into head and tail"),
     Command("bundle", "build, check, sign and pack bundles"),
     Command("assets", "fetch pretrained weights and sample clips"),
     Command("keys", "make keys, and say who may connect"),

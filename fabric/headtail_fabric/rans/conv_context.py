@@ -17,7 +17,7 @@ The sums are computed by a floating-point matrix product: all partial sums are i
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ _FLOAT32_EXACT: Final = 2**24
 _INT32: Final = 2**31
 
 Int32s = NDArray[np.int32]
-Floats = NDArray[np.float32] | NDArray[np.float64]
+Floats = NDArray[Any]
 
 
 def taps(radius: int) -> list[tuple[int, int]]:
@@ -129,9 +129,9 @@ class _Layers:
     """The two layers, ready for the matrix product."""
 
     def __init__(self, context: ConvContext) -> None:
-        exact = [np.float32 if b < _FLOAT32_EXACT else np.float64 for b in context.bounds()]
+        exact = [np.dtype("f4" if b < _FLOAT32_EXACT else "f8") for b in context.bounds()]
         hidden = context.biases1.size
-        self.input_dtype = np.dtype(exact[0])
+        self.input_dtype = exact[0]
         self._weights1 = context.weights1.astype(exact[0]).reshape(hidden, -1)
         self._weights2 = context.weights2.astype(exact[1])
         self._biases1 = context.biases1[:, np.newaxis]

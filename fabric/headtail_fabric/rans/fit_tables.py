@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headtail_fabric.rans.alphabet import Alphabet
 from headtail_fabric.rans.frequencies import MAX_TABLES, FrequencyTables, from_counts
+from headtail_fabric.rans.model import CodingModel
 from headtail_fabric.rans.table_context import (
     ACTIVITY_BINS,
     NEAR,
@@ -51,8 +52,9 @@ def fit(
     tables: int = TABLES,
     references: int = REFERENCES,
     max_delay: int = MAX_DELAY,
-) -> tuple[TableContext, FrequencyTables]:
-    """Context and tables for tensors like `levels`, each (N x) C x H x W with N = 1 if left out.
+    tiles: tuple[int, int] = (1, 1),
+) -> CodingModel:
+    """The model for tensors like `levels`, each (N x) C x H x W with N = 1 if left out.
 
     Raises ValueError when there are none, or they don't agree in their channels, or lie outside
     the alphabet.
@@ -61,7 +63,7 @@ def fit(
         raise ValueError(f"{tables} tables, {references} references")
     tensors = list(symbols_of(levels, alphabet))
     channels = tensors[0].shape[1]
-    counts = sum(_channel_counts(tensor, alphabet.symbols) for tensor in tensors)
+    counts = _channel_counts(tensors, alphabet.symbols)
     centres = np.argmax(counts, axis=1)
     centred = [tensor - centres[:, np.newaxis, np.newaxis] for tensor in tensors]
     chosen = _references(centred, references, max_delay)
@@ -84,15 +86,15 @@ def fit(
     context = TableContext(
         centres=draft.centres, references=chosen, weights=weights, biases=biases, cells=cells
     )
-    return context, frequencies
+    return CodingModel(alphabet=alphabet, context=context, tables=frequencies, tiles=tiles)
 
 
 def fit_static(
     levels: Sequence[NDArray[np.int16]], alphabet: Alphabet, *, tables: int = MAX_TABLES
-) -> tuple[TableContext, FrequencyTables]:
-    """The same without any context: a table a channel, shared where there are more than `tables`."""
+) -> CodingModel:
+    """The same without any context: a table a channel, shared where channels are more."""
     tensors = list(symbols_of(levels, alphabet))
-    counts = sum(_channel_counts(tensor, alphabet.symbols) for tensor in tensors)
+    counts = _channel_counts(tensors, alphabet.symbols)
     channels = counts.shape[0]
     chosen, frequencies = _lloyd(counts, counts + _FLOOR, min(tables, channels))
     shape = (channels, ACTIVITY_BINS, VALUE_BINS)
@@ -103,7 +105,7 @@ def fit_static(
         biases=np.zeros((channels, 2), dtype=np.int32),
         cells=np.broadcast_to(chosen[:, np.newaxis, np.newaxis], shape).astype(np.uint8),
     )
-    return context, frequencies
+    return CodingModel(alphabet=alphabet, context=context, tables=frequencies)
 
 
 def symbols_of(levels: Sequence[NDArray[np.int16]], alphabet: Alphabet) -> Iterator[Symbols]:
@@ -116,16 +118,21 @@ def symbols_of(levels: Sequence[NDArray[np.int16]], alphabet: Alphabet) -> Itera
         axes: Shape4 = four_axes(whole.shape)
         channels.add(axes[1])
         offsets = whole.reshape(axes).astype(np.int32) - alphabet.low
+        if offsets.size == 0:
+            raise ValueError(f"calibration tensor of shape {tensor.shape}")
         if len(channels) > 1 or not 0 <= offsets.min() <= offsets.max() < alphabet.count:
             raise ValueError(f"calibration tensors of {channels} channels, {alphabet}")
         yield offsets >> alphabet.plain_bits
 
 
-def _channel_counts(symbols: Symbols, size: int) -> Floats:
-    channels = symbols.shape[1]
-    numbered = symbols + np.arange(channels)[:, np.newaxis, np.newaxis] * size
-    counted = np.bincount(numbered.reshape(-1), minlength=channels * size)
-    return counted.reshape(channels, size).astype(np.float64)
+def _channel_counts(tensors: list[Symbols], size: int) -> Floats:
+    """How often each symbol came in each channel: (C, symbols)."""
+    channels = tensors[0].shape[1]
+    counts = np.zeros(channels * size)
+    for tensor in tensors:
+        numbered = tensor + np.arange(channels)[:, np.newaxis, np.newaxis] * size
+        counts += np.bincount(numbered.reshape(-1), minlength=counts.size)
+    return counts.reshape(channels, size)
 
 
 def _references(centred: list[Symbols], count: int, max_delay: int) -> NDArray[np.int16]:
@@ -237,7 +244,8 @@ def _first_shares(probabilities: Floats, mass: Floats, tables: int) -> NDArray[n
     for number in range(strips):
         rows = np.flatnonzero(strip == number)
         part[rows] = _shares(entropy[rows], mass[rows], parts)
-    return strip * parts + part
+    shares: NDArray[np.int64] = strip * parts + part
+    return shares
 
 
 def _shares(keys: Floats, mass: Floats, count: int) -> NDArray[np.int64]:

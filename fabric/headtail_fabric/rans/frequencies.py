@@ -62,16 +62,15 @@ class FrequencyTables:
         Bits 0-15 zero, 16-30 the state before bits are put back, 40-45 the symbol, 48-51 how many
         bits are put back.
         """
-        flat = self.frequencies.reshape(-1).astype(np.int64)
-        owners = np.repeat(np.tile(np.arange(self.symbols), self.count), flat)
-        frequencies = np.repeat(flat, flat).reshape(self.count, 1, TOTAL)
-        starts = np.repeat(self.starts.reshape(-1).astype(np.int64), flat)
-        behind = np.arange(TOTAL) - starts.reshape(self.count, 1, TOTAL)
         parts = np.arange(1 << STATE_BITS >> PRECISION, 2 << STATE_BITS >> PRECISION)
-        states = frequencies * parts[:, np.newaxis] + behind
-        moved = STATE_BITS + 1 - np.frexp(states)[1].astype(np.int64)
-        symbols = owners.reshape(self.count, 1, TOTAL)
-        return (states << STATE_AT | symbols << SYMBOL_AT | moved << MOVED_AT).reshape(-1)
+        result = np.empty((self.count, parts.size, TOTAL), dtype=np.int64)
+        for row, frequencies in zip(result, self.frequencies.astype(np.int64), strict=True):
+            owners = np.repeat(np.arange(self.symbols), frequencies)
+            behind = np.arange(TOTAL) - (np.cumsum(frequencies) - frequencies)[owners]
+            states = frequencies[owners] * parts[:, np.newaxis] + behind
+            moved = STATE_BITS + 1 - np.frexp(states)[1].astype(np.int64)
+            row[:] = states << STATE_AT | owners << SYMBOL_AT | moved << MOVED_AT
+        return result.reshape(-1)
 
 
 def from_counts(counts: NDArray[np.float64]) -> FrequencyTables:

@@ -31,6 +31,7 @@ lanes, or all of them several times.
            states, 14 bits each, then the stream; most significant bit first, zeros to a whole byte
 """
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -51,11 +52,13 @@ from headtail_fabric.rans.frequencies import (
 )
 
 MAX_LANES: Final = 1024
-FIRST_LANES: Final = 16
-"""What an encoder begins with: more make a decoder faster and cost 14 bits each."""
 SEED_LANES: Final = 3
+"""Take the check value into their first states."""
 
 _LOWEST: Final = 1 << STATE_BITS
+_FEWEST: Final = 4
+_MOST_AT_FIRST: Final = 32
+_SYMBOLS_A_LANE: Final = 1024
 _MAX_VARINT: Final = 4
 _SEED_BITS: Final = 32
 
@@ -82,14 +85,17 @@ def encode(
     starts: Sequence[int],
     *,
     seed: int = 0,
-    first_lanes: int = FIRST_LANES,
+    first_lanes: int | None = None,
     max_lanes: int = MAX_LANES,
 ) -> bytes:
     """The body for `symbols`, each coded by the table `chosen` for it, in coding order.
 
     `starts`: where each front begins, and the end; `seed`: 32 bits that the decoder gets back in
-    the end; `first_lanes`: 4 to 1024, a power of two; `max_lanes`: where doubling stops.
+    the end; `first_lanes`: 4 to 1024, a power of two, by default one of 1024 symbols but at most
+    32; `max_lanes`: where doubling stops. More lanes at first make both ends faster and cost 14
+    bits each.
     """
+    first_lanes = first_lanes or _first_lanes(len(symbols))
     coded = _Coded(tables, chosen * tables.symbols + symbols)
     constants = _CONSTANTS
     states = np.full(MAX_LANES, _LOWEST)
@@ -169,6 +175,7 @@ class LaneDecoder:
         self._states = bits.split(stream[: lanes * STATE_BITS], STATE_BITS)
         self._transitions = tables.transitions
         self._widths = np.empty(lanes + 1, dtype=np.int64)
+        self._position = 0
         self._load(stream[lanes * STATE_BITS :])
 
     def front(self, bases: Ints) -> NDArray[np.int64]:
@@ -229,6 +236,11 @@ class LaneDecoder:
     def _load(self, stream: Bits) -> None:
         self._bits, self._position = stream, 0
         self._windows = bits.windows(stream, PRECISION * self._states.size)
+
+
+def _first_lanes(symbols: int) -> int:
+    wanted = round(math.log2(max(symbols, 1) / _SYMBOLS_A_LANE))
+    return min(max(1 << max(wanted, 0), _FEWEST), _MOST_AT_FIRST)
 
 
 def _seed_states(seed: int) -> Ints:

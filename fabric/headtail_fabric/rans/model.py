@@ -1,203 +1,191 @@
-"""Levels to payloads and back: alphabet, context and frequency tables together.
+"""A coding model: all the integers that both ends of a payload must have, and its file.
 
-    payload   00, CRC-32 u32 LE, levels - low packed        when that is the smaller one
-              01, low bits of the levels packed, body       the body as in `lanes`
+    file       "HTRC", version u8 = 1, context u8 (0 table, 1 convolution), low i16, levels u16,
+               tile rows u8, tile columns u8, tables u16, channels u16, frequencies, context, CRC-32
+    table      centres i16, references i16, weights i16, biases i32, cells u8
+    conv       radius u8, shift1 u8, shift2 u8, hidden u16, centres i16, weights1 i16, biases1 i32,
+               weights2 i16, biases2 i32
 
-Packed means most significant bit first, zeros to the end of the byte. The CRC covers the shape,
-the levels that come out and the model itself, so a payload read with other tables than it was
-written with is refused, like a damaged one. In the second form it lies in the first two states of
-the body, where it costs nothing. The first form bounds the size of every payload: a tensor
-crafted to defeat the tables costs its plain bits and five bytes. (Traffic inflated by crafted
-inputs: Chen et al., "EntropyR", ECCV 2024.)
+Little-endian, arrays in C order with the shapes that the contexts give; the CRC is over all
+before it.
 """
 
 import struct
 import zlib
-from collections import OrderedDict
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headtail_fabric.codec.base import Array, CodecError
-from headtail_fabric.rans import bits, lanes
+from headtail_fabric.codec.base import CodecError
+from headtail_fabric.rans import conv_context
 from headtail_fabric.rans.alphabet import Alphabet
-from headtail_fabric.rans.bits import Ints
-from headtail_fabric.rans.context import Context, Plan
+from headtail_fabric.rans.conv_context import ConvContext
 from headtail_fabric.rans.frequencies import FrequencyTables
-from headtail_fabric.rans.wavefront import Shape4, four_axes
-from headtail_fabric.wire import Buffer
+from headtail_fabric.rans.table_context import (
+    ACTIVITY_BINS,
+    REFERENCES,
+    TAPS,
+    VALUE_BINS,
+    TableContext,
+)
 
-Levels = NDArray[np.int16]
-
-_PLAIN: Final = 0
-_CODED: Final = 1
-_PLAIN_HEAD: Final = struct.Struct("<BI")
-_KEPT_PLANS: Final = 4
 MAX_TILES: Final = 8
+_MAGIC: Final = b"HTRC"
+_VERSION: Final = 1
+_TABLE: Final = 0
+_CONV: Final = 1
+_HEAD: Final = struct.Struct("<4sBBhHBBHH")
+_CONV_HEAD: Final = struct.Struct("<BBBH")
+_CRC: Final = struct.Struct("<I")
 
 
-class LevelModel:
-    """Codes tensors of levels. Not thread-safe: one object a thread.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CodingModel:
+    """Alphabet, context and frequency tables that fit each other.
 
     `tiles`: rows and columns of tiles that a picture is cut into, each coded without looking at
     the others. That costs some bits and makes the decoder faster: it has fewer fronts to go
-    through. `digest` stands for the model in the payloads' check values. Raises ValueError when the parts
-    don't fit each other.
+    through. Raises ValueError when the parts don't fit.
     """
 
-    def __init__(
-        self,
-        *,
-        alphabet: Alphabet,
-        context: Context,
-        tables: FrequencyTables,
-        tiles: tuple[int, int] = (1, 1),
-        digest: int = 0,
-    ) -> None:
-        if tables.symbols != alphabet.symbols:
-            raise ValueError(f"tables of {tables.symbols} symbols, needed {alphabet.symbols}")
-        context.check(tables=tables.count, symbols=tables.symbols)
-        self.alphabet, self.context, self.tables = alphabet, context, tables
-        if not all(1 <= count <= MAX_TILES for count in tiles):
-            raise ValueError(f"{tiles} tiles")
-        self.tiles, self.digest = tiles, digest
-        self._plans: OrderedDict[Shape4, Plan] = OrderedDict()
+    alphabet: Alphabet
+    context: TableContext | ConvContext
+    tables: FrequencyTables
+    tiles: tuple[int, int] = (1, 1)
 
-    def max_bytes(self, shape: tuple[int, ...]) -> int:
-        """What no payload for a tensor of `shape` exceeds."""
-        return _PLAIN_HEAD.size + _packed_bytes(_elements(shape), self.alphabet.bits)
-
-    def encode(self, levels: Levels, *, max_lanes: int = lanes.MAX_LANES) -> bytes:
-        """The payload. Raises ValueError for a wrong shape, or levels outside the alphabet."""
-        axes = self._axes(levels.shape)
-        offsets = levels.reshape(axes).astype(np.int32) - self.alphabet.low
-        if offsets.size and not 0 <= offsets.min() <= offsets.max() < self.alphabet.count:
-            raise ValueError(f"levels outside {self.alphabet}")
-        check = self._check(levels)
-        if offsets.size:
-            shift = self.alphabet.plain_bits
-            tiling = self._tiling(axes)
-            plan = self._plan(tiling.tiled)
-            chosen, codes = plan.survey(tiling.cut(offsets >> shift))
-            body = lanes.encode(
-                self.tables, chosen, codes, plan.starts, seed=check, max_lanes=max_lanes
-            )
-            coded = b"".join((bytes([_CODED]), _pack(offsets & (1 << shift) - 1, shift), body))
-            if len(coded) < self.max_bytes(levels.shape):
-                return coded
-        return _PLAIN_HEAD.pack(_PLAIN, check) + _pack(offsets, self.alphabet.bits)
-
-    def decode(self, payload: Buffer, shape: tuple[int, ...]) -> Levels:
-        """The levels. Raises CodecError, whatever comes."""
-        data = memoryview(payload).cast("B")
-        try:
-            axes = self._axes(shape)
-        except ValueError as error:
-            raise CodecError(str(error)) from None
-        if not 1 <= len(data) <= self.max_bytes(shape):
-            raise CodecError(f"payload of {len(data)} bytes for a tensor of shape {shape}")
-        if data[0] == _PLAIN and len(data) == self.max_bytes(shape):
-            _, check = _PLAIN_HEAD.unpack_from(data)
-            offsets = _unpack(data[_PLAIN_HEAD.size :], axes, self.alphabet.bits)
-        elif data[0] == _CODED and _elements(shape):
-            offsets, check = self._decode(data[1:], axes)
-        else:
-            raise CodecError(f"payload of kind {data[0]} and {len(data)} bytes")
-        if offsets.size and int(offsets.max()) >= self.alphabet.count:
-            raise CodecError(f"a level beyond {self.alphabet}")
-        levels = (offsets + self.alphabet.low).astype(np.int16).reshape(shape)
-        if self._check(levels) != check:
-            raise CodecError("the check value is wrong: damaged, or written with other tables")
-        return levels
-
-    def _decode(self, data: memoryview, axes: Shape4) -> tuple[NDArray[np.int32], int]:
-        shift = self.alphabet.plain_bits
-        split = _packed_bytes(_elements(axes), shift)
-        if len(data) < split:
-            raise CodecError(f"payload of {len(data) + 1} bytes, too short for shape {axes}")
-        tiling = self._tiling(axes)
-        plan = self._plan(tiling.tiled)
-        coder = lanes.LaneDecoder(self.tables, data[split:], len(plan.starts) - 1)
-        reader = plan.reader()
-        for _ in range(len(plan.starts) - 1):
-            reader.put(coder.front(reader.bases()))
-        check = coder.finish()
-        offsets = tiling.join(reader.symbols())
-        if shift:
-            offsets = offsets << shift | _unpack(data[:split], axes, shift)
-        return offsets, check
-
-    def _axes(self, shape: tuple[int, ...]) -> Shape4:
-        axes = four_axes(shape)
-        if axes[1] != self.context.channels:
+    def __post_init__(self) -> None:
+        if self.tables.symbols != self.alphabet.symbols:
             raise ValueError(
-                f"a tensor of shape {shape}, the context has {self.context.channels} channels"
+                f"tables of {self.tables.symbols} symbols, {self.alphabet} needs "
+                f"{self.alphabet.symbols}"
             )
-        return axes
+        if not all(1 <= count <= MAX_TILES for count in self.tiles):
+            raise ValueError(f"{self.tiles} tiles")
+        self.context.check(tables=self.tables.count, symbols=self.tables.symbols)
 
-    def _tiling(self, axes: Shape4) -> "_Tiling":
-        # A height or width that can't be cut evenly is left whole.
-        rows, columns = (
-            count if size % count == 0 else 1 for count, size in zip(self.tiles, axes[2:], strict=True)
+    @cached_property
+    def digest(self) -> int:
+        """Stands for the model in the check value of each payload."""
+        return zlib.crc32(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        context, alphabet = self.context, self.alphabet
+        kind = _TABLE if isinstance(context, TableContext) else _CONV
+        head = _HEAD.pack(
+            _MAGIC,
+            _VERSION,
+            kind,
+            alphabet.low,
+            alphabet.count,
+            *self.tiles,
+            self.tables.count,
+            context.channels,
         )
-        return _Tiling(axes, rows, columns)
-
-    def _plan(self, axes: Shape4) -> Plan:
-        plan = self._plans.get(axes)
-        if plan is None:
-            plan = self._plans[axes] = self.context.plan(axes)
-            if len(self._plans) > _KEPT_PLANS:
-                self._plans.popitem(last=False)
+        parts: list[bytes] = [head, _bytes(self.tables.frequencies, "<u2")]
+        if isinstance(context, ConvContext):
+            parts.append(
+                _CONV_HEAD.pack(
+                    context.radius, context.shift1, context.shift2, context.biases1.size
+                )
+            )
+            layout = _conv_layout(context.channels, context.radius, context.biases1.size)
         else:
-            self._plans.move_to_end(axes)
-        return plan
+            layout = _table_layout(context.channels)
+        parts += [_bytes(getattr(context, name), dtype) for name, dtype, _ in layout]
+        data = b"".join(parts)
+        return data + _CRC.pack(zlib.crc32(data))
 
-    def _check(self, levels: Levels) -> int:
-        shape = struct.pack(f"<{levels.ndim}I", *levels.shape)
-        values = np.ascontiguousarray(levels, dtype="<i2")
-        return zlib.crc32(values.reshape(-1).view(np.uint8), zlib.crc32(shape, self.digest))
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "CodingModel":
+        """The model of a file. Raises CodecError, whatever comes."""
+        try:
+            if len(data) < _HEAD.size + _CRC.size or data[:4] != _MAGIC:
+                raise CodecError("not a coding model")
+            if zlib.crc32(data[: -_CRC.size]) != _CRC.unpack(data[-_CRC.size :])[0]:
+                raise CodecError("damaged coding model")
+            return cls._parse(_Fields(data[: -_CRC.size]))
+        except (ValueError, struct.error) as error:
+            raise CodecError(f"coding model: {error}") from None
 
-
-class _Tiling:
-    """Cuts a picture into tiles that are coded as pictures of their own, all at once."""
-
-    def __init__(self, axes: Shape4, rows: int, columns: int) -> None:
-        images, channels, height, width = axes
-        self._axes = axes
-        self._cut = (images, channels, rows, height // rows, columns, width // columns)
-        self.tiled: Shape4 = (
-            images * rows * columns, channels, height // rows, width // columns
-        )
-
-    def cut(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        return values.reshape(self._cut).transpose(0, 2, 4, 1, 3, 5).reshape(self.tiled)
-
-    def join(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        images, channels, rows, height, columns, width = self._cut
-        apart = values.reshape(images, rows, columns, channels, height, width)
-        return apart.transpose(0, 3, 1, 4, 2, 5).reshape(self._axes)
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
-
-
-def _packed_bytes(count: int, width: int) -> int:
-    return (count * width + 7) // 8
-
-
-def _pack(values: Array, width: int) -> bytes:
-    flat: Ints = values.reshape(-1).astype(np.int64)
-    if width == 8:
-        return flat.astype(np.uint8).tobytes()
-    return np.packbits(bits.join(flat, width)).tobytes()
+    @classmethod
+    def _parse(cls, fields: "_Fields") -> "CodingModel":
+        _, version, kind, low, count, rows, columns, tables, channels = fields.struct(_HEAD)
+        if version != _VERSION or kind not in (_TABLE, _CONV):
+            raise CodecError(f"coding model of version {version}, kind {kind}")
+        alphabet = Alphabet(low=low, count=count)
+        frequencies = FrequencyTables(fields.array("<u2", (tables, alphabet.symbols)))
+        context: TableContext | ConvContext
+        if kind == _TABLE:
+            context = TableContext(**fields.arrays(_table_layout(channels)))
+        else:
+            radius, shift1, shift2, hidden = fields.struct(_CONV_HEAD)
+            context = ConvContext(
+                symbols=alphabet.symbols,
+                radius=radius,
+                shift1=shift1,
+                shift2=shift2,
+                **fields.arrays(_conv_layout(channels, radius, hidden)),
+            )
+        if fields.left:
+            raise CodecError(f"coding model with {fields.left} bytes too many")
+        return cls(alphabet=alphabet, context=context, tables=frequencies, tiles=(rows, columns))
 
 
-def _unpack(data: memoryview, shape: Shape4, width: int) -> NDArray[np.int32]:
-    """The inverse of `_pack`. Raises CodecError where the rest of the last byte is not zero."""
-    count = _elements(shape)
-    stream = np.unpackbits(np.frombuffer(data, dtype=np.uint8))
-    if stream[count * width :].any():
-        raise CodecError("the rest of the last byte is not zero")
-    return bits.split(stream[: count * width], width).astype(np.int32).reshape(shape)
+_Layout = Iterable[tuple[str, str, tuple[int, ...]]]
+
+
+def _table_layout(channels: int) -> _Layout:
+    return (
+        ("centres", "<i2", (channels,)),
+        ("references", "<i2", (channels, REFERENCES)),
+        ("weights", "<i2", (channels, 2, TAPS)),
+        ("biases", "<i4", (channels, 2)),
+        ("cells", "u1", (channels, ACTIVITY_BINS, VALUE_BINS)),
+    )
+
+
+def _conv_layout(channels: int, radius: int, hidden: int) -> _Layout:
+    return (
+        ("centres", "<i2", (channels,)),
+        ("weights1", "<i2", (hidden, channels, len(conv_context.taps(radius)))),
+        ("biases1", "<i4", (hidden,)),
+        ("weights2", "<i2", (2 * channels, hidden)),
+        ("biases2", "<i4", (2 * channels,)),
+    )
+
+
+def _bytes(values: NDArray[Any], dtype: str) -> bytes:
+    return np.ascontiguousarray(values, dtype=dtype).tobytes()
+
+
+class _Fields:
+    """Reads one field after the other. Raises ValueError at the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def struct(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return layout.unpack(self._take(layout.size))
+
+    def array(self, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        values = np.frombuffer(self._take(size), dtype=dtype).reshape(shape)
+        return values.astype(values.dtype.newbyteorder("="))
+
+    def arrays(self, layout: _Layout) -> dict[str, Any]:
+        return {name: self.array(dtype, shape) for name, dtype, shape in layout}
+
+    def _take(self, size: int) -> bytes:
+        if size > self.left:
+            raise ValueError("it ends too early")
+        self._at += size
+        return self._data[self._at - size : self._at]

@@ -210,7 +210,8 @@ class TableReader:
         np.minimum(scores, _LAST_BINS, out=scores)
         cells = scores[1] * VALUE_BINS
         cells += scores[0]
-        return self._plan.bases[front.rows + cells]
+        bases: Ints = self._plan.bases[front.rows + cells]
+        return bases
 
     def put(self, codes: Ints) -> None:
         """What the coder read for them."""

@@ -35,6 +35,8 @@ def four_axes(shape: tuple[int, ...]) -> Shape4:
     images, channels = shape[:2]
     height = shape[2] if len(shape) == 4 else 1
     width = shape[-1] if len(shape) >= 3 else 1
+    if min(shape) < 0 or channels == 0:
+        raise ValueError(f"a tensor of shape {shape}")
     if images * channels * height * width > MAX_ELEMENTS:
         raise ValueError(f"a tensor of shape {shape} has more than {MAX_ELEMENTS} elements")
     return images, channels, height, width
@@ -59,7 +61,7 @@ class Wavefront:
     def __init__(
         self, shape: Shape4, *, slope: int, delays: Sequence[int] | Ints, margin: Margin
     ) -> None:
-        images, channels, height, width = shape
+        _, channels, height, width = shape
         self.shape = shape
         self.margin = margin
         fronts = (

@@ -25,8 +25,8 @@ def rates_around(link: Link) -> list[float]:
 
 
 def curves(options: Sequence[Option], link: Link) -> tuple[Option, ...]:
-    """What to draw: local, the smallest full offload, and the splits that are the fastest split
-    somewhere, most often first, `MAX_CURVES` of them."""
+    """What to draw: local, the smallest full offload, and `MAX_CURVES` splits: first those that are
+    the fastest of all at some rate, then those that are the fastest split at the most rates."""
     local = [one for one in options if one.kind == "local"]
     offload = sorted(
         (one for one in options if one.kind == "offload"), key=lambda one: one.payload_bytes
@@ -34,9 +34,13 @@ def curves(options: Sequence[Option], link: Link) -> tuple[Option, ...]:
     splits = pareto(one for one in options if one.kind == "split")
     if not splits:
         return (*local, *offload)
-    winners = fastest_by_rate(splits, rates_around(link), link.rtt_s)
-    often = sorted(dict.fromkeys(winners), key=winners.count, reverse=True)[:MAX_CURVES]
-    return (*local, *offload, *sorted(often, key=lambda one: -one.payload_bytes))
+    rates = rates_around(link)
+    best = set(fastest_by_rate(options, rates, link.rtt_s))
+    winners = fastest_by_rate(splits, rates, link.rtt_s)
+    chosen = sorted(
+        dict.fromkeys(winners), key=lambda one: (one in best, winners.count(one)), reverse=True
+    )[:MAX_CURVES]
+    return (*local, *offload, *sorted(chosen, key=lambda one: -one.payload_bytes))
 
 
 def draw(options: Sequence[Option], link: Link, path: Path, *, title: str) -> None:

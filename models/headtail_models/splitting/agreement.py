@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from headtail_fabric.codec.base import Array
 from headtail_models.splitting.errors import UnequalError
-from headtail_models.splitting.runtime import Part
 
 TOLERANCE: Final = 1e-4
 """Of the largest value of an output: a runtime fuses operators, and not across a cut."""
@@ -22,8 +21,16 @@ class Agreement:
     difference: float
 
 
+class Runnable(Protocol):
+    """A whole model or a part of one."""
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+        """Outputs by name; inputs that it does not have are passed over."""
+        ...
+
+
 def compare(
-    whole: Part, head: Part, tail: Part, inputs: Sequence[Mapping[str, Array]]
+    whole: Runnable, head: Runnable, tail: Runnable, inputs: Sequence[Mapping[str, Array]]
 ) -> Agreement:
     """Run both ways on each of the `inputs`. Raises UnequalError, RefusedModelError."""
     worst = 0.0
@@ -37,7 +44,7 @@ def compare(
 
 
 def agreement_by_frame(
-    together: Mapping[str, Array], alone: Part, inputs: Mapping[str, Array]
+    together: Mapping[str, Array], alone: Runnable, inputs: Mapping[str, Array]
 ) -> Agreement:
     """Hold outputs (n, ...) of n frames against those of each frame `alone`. Raises UnequalError,
     RefusedModelError."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 from headtail_fabric.codec.base import Array
 from headtail_models.splitting.agreement import Agreement, agreement_by_frame, compare
 from headtail_models.splitting.cuts import MAX_CROSSING, Cut, CutFinder, Obstacle
+from headtail_models.splitting.errors import RefusedModelError
 from headtail_models.splitting.graph import Graph, Kind, graph_of, normalise
 from headtail_models.splitting.inputs import (
     InputSpec,
@@ -138,11 +139,17 @@ def open_model(
         free_first_axes(proto)
     specs = input_specs(proto, shapes or {})
     bound = bind(proto, specs, None)
+    try:
+        census = take_census(bound, specs, _wanted(graph), folder)
+    except RefusedModelError:
+        # One branch of an If may contradict the size that the other one wants: leave it open.
+        bound = proto
+        census = take_census(proto, specs, _wanted(graph), folder, sized=False)
     return OnnxModel(
         proto=bound,
         graph=graph,
         specs=specs,
-        census=take_census(bound, specs, _wanted(graph), folder),
+        census=census,
         folder=folder,
         sha256=digest,
     )

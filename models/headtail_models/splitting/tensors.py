@@ -67,19 +67,32 @@ class Census:
 
 
 def take_census(
-    model: Any, specs: Sequence[InputSpec], wanted: Collection[str], folder: Path
+    model: Any,
+    specs: Sequence[InputSpec],
+    wanted: Collection[str],
+    folder: Path,
+    *,
+    sized: bool = True,
 ) -> Census:
     """`wanted` tensors of a normalised model whose weights lie in `folder`.
 
-    Those that are no plain tensors of numbers are left out. Raises RefusedModelError when the
-    model can't run with one frame and inference leaves something open.
+    Those that are no plain tensors of numbers are left out. `sized`: the inputs' sizes are written
+    into the model first, which tells more. Raises RefusedModelError when the model can't run with
+    one frame and inference leaves something open.
     """
-    one = _look(bind(model, specs, 1), specs, 1, wanted, folder)
+
+    def of(batch: int) -> Any:
+        return bind(model, specs, batch) if sized else model
+
+    one = _look(of(1), specs, 1, wanted, folder)
     several: Seen = {}
     batches = [1]
     if any(spec.free_batch for spec in specs):
         try:
-            several = _look(bind(model, specs, SEVERAL), specs, SEVERAL, wanted, folder)
+            several = _look(of(SEVERAL), specs, SEVERAL, wanted, folder)
+            # Inference lets pass what fails only when it runs, such as a Reshape to one frame.
+            outputs = [one.name for one in model.graph.output]
+            _observed(of(SEVERAL), random_inputs(specs, batch=SEVERAL), outputs, folder)
             batches.append(SEVERAL)
         except RefusedModelError:
             several = {}  # the axis is free by name only

@@ -27,11 +27,20 @@ class Exit:
     """Everything of a slot that breaks a rule is dropped and raised as TrafficError; it costs no
     other slot anything."""
 
-    def __init__(self, *, group: Group, secret: int, cipher: PadCipher, item_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        group: Group,
+        secret: int,
+        cipher: PadCipher,
+        item_bytes: int,
+        max_message_bytes: int = 4 * 1024 * 1024,
+    ) -> None:
         self._group = group
         self._secret = secret
         self._cipher = cipher
         self._item_bytes = item_bytes
+        self._max_message_bytes = max_message_bytes
         self._assemblers: dict[int, Assembler] = {}
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._streams: dict[bytes, tuple[int, StreamEnd]] = {}
@@ -39,7 +48,10 @@ class Exit:
 
     def on_cell(self, slot: int, body: bytes) -> list[ExitTraffic]:
         """What a cell of a pseudonym brings: nothing, while its message is not complete."""
-        message = self._assemblers.setdefault(slot, Assembler()).add(body)
+        assembler = self._assemblers.get(slot)
+        if assembler is None:
+            assembler = self._assemblers[slot] = Assembler(max_bytes=self._max_message_bytes)
+        message = assembler.add(body)
         if message is None:
             return []
         match read_tag(message):

@@ -37,7 +37,7 @@ class Assembler:
     """The messages of one pseudonym. When more than `MAX_OPEN_MESSAGES` are open, or more than
     `max_bytes` wait in them, the oldest are dropped: they cost nobody else anything."""
 
-    def __init__(self, *, max_bytes: int = 2 * MAX_MESSAGE_BYTES) -> None:
+    def __init__(self, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._open: OrderedDict[int, _Partial] = OrderedDict()
         self.dropped = 0
@@ -49,6 +49,8 @@ class Assembler:
         Raises TrafficError, and drops the message, when the pieces do not fit together.
         """
         message_id, offset, total, data = _split(body)
+        if total > self._max_bytes:
+            raise TrafficError(f"a message of {total} bytes, at most {self._max_bytes}")
         partial = self._open.setdefault(message_id, _Partial(total))
         if not partial.add(offset, total, data):
             del self._open[message_id]

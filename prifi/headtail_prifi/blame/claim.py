@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from headtail_prifi.blame.accusation import Accusation, record_of
 from headtail_prifi.blame.messages import Claim
 from headtail_prifi.blame.position import Place, bit_of, owner_of, place_of
-from headtail_prifi.core.body import decode_body, split_signed
+from headtail_prifi.core.body import split_signed
 from headtail_prifi.core.errors import FrameError, RecordError, RefutedError
 from headtail_prifi.core.geometry import Geometry
-from headtail_prifi.core.header import HEADER_BYTES, Header, Kind, read_header
+from headtail_prifi.core.header import Header, Kind, read_header
 from headtail_prifi.core.messages import Down
 from headtail_prifi.crypto.errors import SignatureError
+from headtail_prifi.round.downstream import read_down
 from headtail_prifi.round.history import HistoryStatement, next_link
 from headtail_prifi.round.schedule import decode_owners
 from headtail_prifi.setup.epoch import Epoch
@@ -33,10 +34,10 @@ def read_claim(claim: Claim, *, epoch: Epoch, geometry: Geometry) -> ReadClaim:
     """Raises RecordError unless both frames are the relay's, are what the accuser saw, and the
     first opened the round."""
     accusation = claim.accusation
-    header, opened, statement = _read_down(claim.opened, claim.opened_before, epoch)
+    header, opened, statement = _read_down(claim.opened, claim.opened_before, epoch, geometry)
     if (header.round, header.version) != (accusation.round, accusation.version):
         raise RecordError("the frame that is shown did not open the round in question")
-    _, shown, shown_statement = _read_down(claim.shown, claim.shown_before, epoch)
+    _, shown, shown_statement = _read_down(claim.shown, claim.shown_before, epoch, geometry)
     if accusation.record != record_of(statement.link, shown_statement.link):
         raise RecordError("the accuser saw another history")
     place = place_of(geometry, accusation.position)
@@ -63,7 +64,9 @@ def check_claim(claim: ReadClaim, epoch: Epoch) -> None:
         raise RefutedError("the relay got a 0, as it was sent")
 
 
-def _read_down(frame: bytes, before: bytes, epoch: Epoch) -> tuple[Header, Down, HistoryStatement]:
+def _read_down(
+    frame: bytes, before: bytes, epoch: Epoch, geometry: Geometry
+) -> tuple[Header, Down, HistoryStatement]:
     try:
         header = read_header(frame)
         signed, signature = split_signed(frame)
@@ -76,7 +79,7 @@ def _read_down(frame: bytes, before: bytes, epoch: Epoch) -> tuple[Header, Down,
             signature=signature,
         )
         statement.verify(epoch.roster.relay.verify_key)
-        return header, decode_body(Down, signed[HEADER_BYTES:]), statement
+        return header, read_down(frame, geometry), statement
     except (FrameError, SignatureError) as error:
         raise RecordError(f"a frame that is shown is not the relay's: {error.message}") from None
 

@@ -83,8 +83,16 @@ class Testimony(Protocol):
         """A membership of this epoch that is still remembered."""
         ...
 
-    def history(self, round_: int) -> HistoryStatement | None:
-        """The relay's signed word for this side's history; None for a guard, or too old."""
+    def sees_history(self) -> bool:
+        """Whether this side follows the downstream: a client does, a guard does not."""
+        ...
+
+    def link(self, round_: int) -> bytes | None:
+        """This side's history after a round; None when it is too old or still to come."""
+        ...
+
+    def statement(self, round_: int) -> HistoryStatement | None:
+        """The relay's signed word for that history, if its signature is good."""
         ...
 
     def streams(self, version: int) -> tuple[PadStream, ...]:
@@ -154,18 +162,28 @@ class Witness:
             self._convict(BogusCase(case=bytes(frame)))
             return
         if self._testimony.membership(case.membership.version) != case.membership:
-            raise FrameError("a case under a membership that is not known here")
-        if self._repeats(case):
-            return
-        own = self._testimony.history(case.round)
-        if own is not None and own.link != case.claim.opened.link:
-            self._convict(TwoHistories.of(own, case.claim.opened))
+            return  # it may overtake the frame that announces the membership, and comes again
+        if self._repeats(case) or not self._same_history(case):
             return
         self._case = case
         self._openings.clear()
         self._answer = self._reveal(case)
         self.outbox.append(self._answer.frame)
         self.events.append(CaseOpened(round=case.round, number=case.number))
+
+    def _same_history(self, case: OpenCase) -> bool:
+        """Whether the case is about this side's own history. Under another one its own equation
+        would not hold, so it must not answer."""
+        if not self._testimony.sees_history():
+            return True
+        link = self._testimony.link(case.round)
+        if link == case.claim.opened.link:
+            return True
+        own = self._testimony.statement(case.round)
+        if link is None or own is None:
+            raise FrameError(f"a case about round {case.round}, of which nothing is left here")
+        self._convict(TwoHistories.of(own, case.claim.opened))
+        return False
 
     def _repeats(self, case: OpenCase) -> bool:
         """Whether the case was met before: then the old answer goes again, or the relay cheats."""

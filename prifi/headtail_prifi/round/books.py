@@ -19,7 +19,7 @@ class Books:
         self._retain = retain
         self._ahead = ahead
         self._records: dict[int, RoundRecord] = {}
-        self._shown: dict[tuple[int, int | None], int] = {}
+        self._shown: dict[int, dict[int | None, int]] = {}
         self._logs: dict[Seat, CipherLog] = {}
         self.disclosures: deque[tuple[int, int]] = deque()
         """Disrupted sub-slots that are still to be shown."""
@@ -42,11 +42,11 @@ class Books:
         """A round was opened."""
         self._records[record.round] = record
         self._records.pop(record.round - self._retain, None)
+        self._shown.pop(record.round - self._retain, None)
 
     def show(self, round_: int, sub_slot: int | None, shown_in: int) -> None:
         """The frame of `shown_in` shows a sub-slot of `round_`, or (None) its reservations."""
-        self._shown[round_, sub_slot] = shown_in
-        self._shown.pop((round_ - self._retain, sub_slot), None)
+        self._shown.setdefault(round_, {})[sub_slot] = shown_in
 
     def frame(self, round_: int) -> bytes | None:
         """The downstream frame of a round; None when too old or still to come."""
@@ -62,7 +62,7 @@ class Books:
 
     def shown(self, round_: int, sub_slot: int | None) -> RoundRecord | None:
         """The round whose frame showed the sub-slot or the reservations."""
-        shown_in = self._shown.get((round_, sub_slot))
+        shown_in = self._shown.get(round_, {}).get(sub_slot)
         return None if shown_in is None else self._records.get(shown_in)
 
     def log(self, seat: Seat) -> CipherLog:

@@ -242,7 +242,7 @@ class ClientCore:
             case Kind.VOUCH:
                 self._on_vouch(header)
             case Kind.CALL:
-                self._on_call(frame)
+                self._on_call(frame, header)
             case _:
                 self._on_blame(frame)
 
@@ -395,6 +395,8 @@ class ClientCore:
     # -- blame --------------------------------------------------------------------------------
 
     def _on_vouch(self, header: Header) -> None:
+        if header.version != self.membership.version:
+            return  # a new membership overtook it: there will be no case
         try:
             voucher = self._voucher(header.round)
         except KeyError:
@@ -406,7 +408,9 @@ class ClientCore:
         first = window_start(round_, log.first_round)
         return log.sign(first, round_ - first + 1, self._signing_key)
 
-    def _on_call(self, frame: Buffer) -> None:
+    def _on_call(self, frame: Buffer, header: Header) -> None:
+        if header.version != self.membership.version:
+            return
         call = decode_body(Call, memoryview(frame)[HEADER_BYTES:])
         submission = self._mix.on_call(call, self.membership, self._accusation)
         self._outbox.append(Outgoing(RELAY, submission))

@@ -18,11 +18,14 @@ class RelayOptions:
     """What the relay does when others are slow, or have nothing to say.
 
     A frame without an answer goes again after `resend_s`; after `patience_s` its addressee counts
-    as lost. When nobody has reserved, rounds open ever more slowly, up to `idle_max_s` apart.
+    as lost. A client's requests to repeat frames are heard every `nack_min_s` at most. When nobody
+    has reserved, rounds open ever more slowly, from `idle_min_s` up to `idle_max_s` apart. Guards
+    are asked for `ahead_batches` batches of pads in advance.
     """
 
     resend_s: float = 0.25
     patience_s: float = 3.0
+    nack_min_s: float = 0.01
     idle_min_s: float = 0.001
     idle_max_s: float = 0.02
     ahead_batches: int = 3

@@ -130,6 +130,7 @@ class RelayCore:
         self._outbox: deque[Outgoing] = deque()
         self._events: deque[Event] = deque()
         self._pacer = Pacer(self._options)
+        self._nacked_at: dict[Seat, float] = {}
         self.state = RelayState.READY
         self._grant()
 
@@ -188,7 +189,7 @@ class RelayCore:
             case Kind.PADS:
                 self._on_pads(frame, header, source, now)
             case Kind.NACK:
-                self._on_nack(decode_body(Nack, _body(frame)), header, source)
+                self._on_nack(decode_body(Nack, _body(frame)), header, source, now)
             case Kind.ENDORSE:
                 self._on_endorse(decode_body(Endorse, _body(frame)), header, source, now)
             case Kind.LEAVE:
@@ -305,7 +306,11 @@ class RelayCore:
         for guard in guards:
             self._send_grant(*self._engine.stock.again(guard, oldest.round))
 
-    def _on_nack(self, nack: Nack, header: Header, source: Seat) -> None:
+    def _on_nack(self, nack: Nack, header: Header, source: Seat, now: float) -> None:
+        """Send frames again; a client that asks all the time is heard now and then."""
+        if now < self._nacked_at.get(source, -1.0) + self._options.nack_min_s:
+            return
+        self._nacked_at[source] = now
         for round_ in range(header.round, header.round + nack.count):
             down = self._engine.books.frame(round_)
             if down is not None:

@@ -7,6 +7,7 @@ turn, so each gets an equal share of a full net, and all sub-slots when it is al
 """
 
 from collections import Counter, deque
+from struct import unpack
 
 import numpy as np
 
@@ -88,5 +89,5 @@ def encode_owners(owners: tuple[int, ...]) -> bytes:
 
 
 def decode_owners(data: bytes) -> tuple[int, ...]:
-    """The slot of each sub-slot, or NOBODY."""
-    return tuple(int.from_bytes(data[i : i + 2]) for i in range(0, len(data), 2))
+    """The slot of each sub-slot, or NOBODY; an even number of bytes."""
+    return unpack(f">{len(data) // 2}H", data)

@@ -26,7 +26,13 @@ class ClientTestimony:
     def membership(self, version: int) -> Membership | None:
         return self._segments.membership(version)
 
-    def history(self, round_: int) -> HistoryStatement | None:
+    def sees_history(self) -> bool:
+        return True
+
+    def link(self, round_: int) -> bytes | None:
+        return self._chain.link_of(round_)
+
+    def statement(self, round_: int) -> HistoryStatement | None:
         return self._chain.statement(round_)
 
     def streams(self, version: int) -> tuple[PadStream, ...]:
@@ -49,7 +55,13 @@ class GuardTestimony:
     def membership(self, version: int) -> Membership | None:
         return self._segments.membership(version)
 
-    def history(self, round_: int) -> HistoryStatement | None:
+    def sees_history(self) -> bool:
+        return False
+
+    def link(self, round_: int) -> bytes | None:
+        return None
+
+    def statement(self, round_: int) -> HistoryStatement | None:
         return None
 
     def streams(self, version: int) -> tuple[PadStream, ...]:

@@ -17,13 +17,19 @@ from headtail_fabric.errors import ConfigError
 from headtail_fabric.logs import printable
 from headtail_models.planner.chart import draw
 from headtail_models.planner.costs import ModelCosts, read_costs, write_costs
-from headtail_models.planner.front import fastest, worth_showing
+from headtail_models.planner.front import fastest, pareto, worth_showing
 from headtail_models.planner.option import EnergyModel, Link, Option, energy_j, latency_s
 from headtail_models.planner.options import Device, options_of
 from headtail_models.planner.units import parse_rate, parse_time
 
 _BASES: Final = ("raw", "q8", "q4")
-_LOSSLESS: Final = "raw"
+_EXACT: Final = ("", "raw", "uint8")
+_LOSSES: Final = (
+    ("Fastest on this link:", None),
+    ("With 8 bits at least:", (*_EXACT, "q8")),
+    ("Without any loss:", _EXACT),
+)
+"""A line each for how much may be lost, by the base of the codec."""
 _MAX_OBSTACLES: Final = 12
 _EXAMPLES: Final = """\
 examples:
@@ -91,7 +97,13 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     what.add_argument("--jpeg-quality", type=int, default=90, metavar="Q", help="1-100 (90)")
     add_preparation(parser)
     output = parser.add_argument_group("output")
-    output.add_argument("--all", action="store_true", help="list every option, not the best only")
+    output.add_argument(
+        "--show",
+        choices=("best", "pareto", "all"),
+        default="best",
+        help="best: what is fastest or lightest for its bytes; pareto: what nothing else beats in "
+        "device time, bytes and server time at once; all",
+    )
     output.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     output.add_argument("--plot", type=Path, metavar="PNG", help="draw latency against rate")
     parser.set_defaults(handler=_plan)
@@ -113,8 +125,8 @@ def _plan(args: argparse.Namespace) -> int:
         else read_costs(args.device_profile, sha256=costs.sha256)
     )
     options = options_of(costs, Device(slowdown=slowdown, profile=profile), codecs=codecs)
-    shown = options if args.all else worth_showing(options, link)
-    _print_options(shown, link, energy, title=_title(costs, link, slowdown, profile))
+    shown = {"all": options, "pareto": pareto(options), "best": worth_showing(options, link)}
+    _print_options(shown[args.show], link, energy, title=_title(costs, link, slowdown, profile))
     _say_best(options, link, costs)
     if args.json is not None:
         write_costs(costs, args.json)
@@ -135,10 +147,11 @@ def _measure(args: argparse.Namespace) -> ModelCosts:
     )
     max_crossing = int(_at_least(args.max_tensors, 1, "--max-tensors"))
     limit = int(_at_least(args.max_samples, 1, "--max-samples"))
+    way = preparation(args)
     with tempfile.TemporaryDirectory(prefix="headtail-plan-") as folder:
         model = open_model(args.model, Path(folder), shapes=shapes(args))
         samples = (
-            read_samples(args.samples, model.specs, prepare=preparation(args), limit=limit)
+            read_samples(args.samples, model.specs, prepare=way, limit=limit)
             if args.samples is not None
             else ()
         )
@@ -194,11 +207,13 @@ def _print_options(
 
 
 def _say_best(options: Sequence[Option], link: Link, costs: ModelCosts) -> None:
-    best = fastest(options, link)
-    print(f"Fastest on this link: {_words(best, link)}")
-    if best.kind == "split" and not best.codec.startswith(_LOSSLESS):
-        exact = [one for one in options if _is_exact(one)]
-        print(f"Without loss:         {_words(fastest(exact, link), link)}")
+    named: set[Option] = set()
+    for label, bases in _LOSSES:
+        allowed = [one for one in options if bases is None or one.codec.partition("+")[0] in bases]
+        best = fastest(allowed, link)
+        if best not in named:
+            named.add(best)
+            print(f"{label:<22}{_words(best, link)}")
     if costs.samples:
         print(f"Bytes are the mean of {costs.samples} samples.")
     else:
@@ -207,10 +222,6 @@ def _say_best(options: Sequence[Option], link: Link, costs: ModelCosts) -> None:
         told = ", ".join(printable(label) for label in costs.uncounted[:4])
         more = f" and {len(costs.uncounted) - 4} more" if len(costs.uncounted) > 4 else ""
         print(f"Multiply-adds are not known of {told}{more}; they count 0 in the energy.")
-
-
-def _is_exact(option: Option) -> bool:
-    return option.kind != "split" or option.codec.startswith(_LOSSLESS)
 
 
 def _words(option: Option, link: Link) -> str:

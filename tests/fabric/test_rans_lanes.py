@@ -1,0 +1,115 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headtail_fabric.codec import CodecError
+from headtail_fabric.rans import bits, lanes
+from headtail_fabric.rans.frequencies import STATE_BITS, FrequencyTables, from_counts
+from headtail_fabric.rans.lanes import LaneDecoder
+
+
+class Message:
+    """Random symbols under random tables, cut into fronts."""
+
+    def __init__(self, sizes: list[int], *, symbols: int = 16, sharp: float = 0.2, seed: int = 0):
+        random = np.random.default_rng(seed)
+        self.tables: FrequencyTables = from_counts(random.dirichlet(np.full(symbols, sharp), 6))
+        self.starts = [0, *np.cumsum(sizes).tolist()]
+        count = self.starts[-1]
+        self.chosen = random.integers(0, 6, count)
+        ends = np.cumsum(self.tables.frequencies, axis=1)[self.chosen]
+        self.symbols = (random.integers(0, 4096, count)[:, np.newaxis] >= ends).sum(axis=1)
+
+    def encode(self, **options: int) -> bytes:
+        return lanes.encode(self.tables, self.chosen, self.symbols, self.starts, **options)
+
+    def decode(self, body: bytes) -> tuple[np.ndarray, int]:
+        decoder = LaneDecoder(self.tables, body, len(self.starts) - 1)
+        found = [
+            decoder.front(self.chosen[a:b] << STATE_BITS)
+            for a, b in itertools.pairwise(self.starts)
+        ]
+        return np.concatenate(found), decoder.finish()
+
+    @property
+    def ideal_bytes(self) -> float:
+        """By the tables' own probabilities."""
+        return float(-np.log2(self.tables.frequencies[self.chosen, self.symbols] / 4096).sum() / 8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=30),
+    symbols=st.integers(2, 64),
+    sharp=st.sampled_from([0.01, 0.2, 5.0]),
+    first=st.sampled_from([4, 8, 32, 1024]),
+    most=st.sampled_from([4, 64, 1024]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_message_comes_back(
+    sizes: list[int], symbols: int, sharp: float, first: int, most: int, seed: int
+) -> None:
+    message = Message(sizes, symbols=symbols, sharp=sharp, seed=seed)
+    found, check = message.decode(message.encode(seed=seed, first_lanes=first, max_lanes=most))
+    assert np.array_equal(found, message.symbols)
+    assert check == seed
+
+
+@pytest.mark.parametrize("sharp", [0.02, 0.2, 2.0])
+def test_lanes_cost_little_more_than_the_first_ones(sharp: float) -> None:
+    message = Message([200] * 100, sharp=sharp)
+    body = message.encode()
+    assert body[0] & 15 >= 2  # 128 lanes at the least
+    first_states = (1 << (body[0] >> 4)) * STATE_BITS / 8
+    assert len(body) <= 1.005 * message.ideal_bytes + first_states + 12
+
+
+def test_one_lane_in_a_front_is_enough() -> None:
+    message = Message([1])
+    assert np.array_equal(message.decode(message.encode())[0], message.symbols)
+
+
+def test_damaged_bodies_never_decode_to_the_same_end() -> None:
+    message = Message([50] * 20)
+    body = message.encode(seed=0xDEADBEEF)
+    damaged = [body[:cut] for cut in range(0, len(body), 7)]
+    damaged += [body + b"\0", body + b"\xff", b"\0" + body, b"", b"\xff" * len(body)]
+    for data in damaged:
+        with pytest.raises(CodecError):
+            message.decode(data)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"\x10", "2 to 2 lanes"),
+        (b"\x5f", "32 to 1048576 lanes"),
+        (b"\xf0", "32768 to 32768"),
+        (b"\x51\x00", "stages of"),
+        (b"\x51\x7f", "stages of"),
+        (b"\x51\xff\xff\xff\xff\xff", "cut off or too long"),
+        (b"\x51", "cut off or too long"),
+        (b"\x50\x00", "do not hold 32 states"),
+    ],
+)
+def test_impossible_heads_are_named(head: bytes, words: str) -> None:
+    with pytest.raises(CodecError, match=words):
+        LaneDecoder(Message([5]).tables, head, 20)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 16)), max_size=40))
+def test_fields_are_what_windows_read(pairs: list[tuple[int, int]]) -> None:
+    values = np.array([value for value, _ in pairs], dtype=np.int64)
+    widths = np.array([width for _, width in pairs], dtype=np.int64)
+    written = bits.fields(values, widths)
+    windows = bits.windows(written, 32)
+    at = np.cumsum(widths) - widths
+    assert np.array_equal(windows[at] >> 16 - widths, values & (1 << widths) - 1)
+
+
+def test_equal_fields_come_back() -> None:
+    values = np.arange(37, dtype=np.int64)
+    assert np.array_equal(bits.split(bits.join(values, 7), 7), values)
