@@ -89,6 +89,18 @@ def test_what_is_made_to_inflate_is_sent_plain() -> None:
     assert np.array_equal(TABLE.decode(payload, SHAPE), levels)
 
 
+def test_the_rest_of_a_plain_payload_is_zero() -> None:
+    alphabet = Alphabet(low=0, count=25)
+    levels = np.full((1, 3, 1, 1), 24, dtype=np.int16)  # 15 bits
+    coder = LevelCoder(fit_tables.fit([np.zeros((3, 4, 4), dtype=np.int16)], alphabet))
+    payload = bytearray(coder.encode(levels))
+    assert payload[0] == 0
+    assert np.array_equal(coder.decode(payload, levels.shape), levels)
+    payload[-1] ^= 1
+    with pytest.raises(CodecError, match="last byte"):
+        coder.decode(payload, levels.shape)
+
+
 def test_wrong_tensors_are_refused() -> None:
     for shape in ((1, 3, 4, 4), (4,), (1, 4, 1, 1, 1), (1, 4, 512, 512)):
         with pytest.raises(ValueError, match="shape"):

@@ -19,7 +19,7 @@ def test_contexts_pay() -> None:
     static = mean_bytes(fit_tables.fit_static(TRAIN, ALPHABET))
     alone = mean_bytes(fit_tables.fit(TRAIN, ALPHABET, references=0))
     table = mean_bytes(fit_tables.fit(TRAIN, ALPHABET))
-    recipe = fit_conv.Recipe(hidden=16, radius=1, steps=250, batch=256)
+    recipe = fit_conv.Recipe(hidden=16, radius=1, steps=700, batch=256)
     conv = mean_bytes(fit_conv.fit(TRAIN, ALPHABET, recipe))
     assert alone < 0.9 * static
     assert table < alone
@@ -82,6 +82,13 @@ def test_slopes_are_those_of_the_bits() -> None:
         moved[1][place] += 0.01
         measured = (total(moved[1]) - total(moved[0])) / 0.02
         assert slopes[place] == pytest.approx(measured, abs=0.02)
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(1, 1e6), (40, 1e30)])
+def test_training_that_diverges_is_named(steps: int, rate: float) -> None:
+    recipe = fit_conv.Recipe(hidden=4, radius=1, steps=steps, batch=32, rate=rate)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="lower rate"):
+        fit_conv.fit(TRAIN, ALPHABET, recipe)
 
 
 def test_progress_is_told() -> None:

@@ -67,6 +67,14 @@ def test_lanes_cost_little_more_than_the_first_ones(sharp: float) -> None:
     assert len(body) <= 1.005 * message.ideal_bytes + first_states + 12
 
 
+def test_long_stages() -> None:
+    message = Message([1] * 900, sharp=0.01)
+    body = message.encode(first_lanes=4)
+    assert body[0] & 15 >= 1
+    assert body[1] >= 0x80
+    assert np.array_equal(message.decode(body)[0], message.symbols)
+
+
 def test_one_lane_in_a_front_is_enough() -> None:
     message = Message([1])
     assert np.array_equal(message.decode(message.encode())[0], message.symbols)

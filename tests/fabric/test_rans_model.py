@@ -1,4 +1,5 @@
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,22 @@ def test_files_that_lie_with_a_right_checksum_are_refused_or_work(
     levels = np.full((1, found.context.channels, 3, 3), found.alphabet.low, dtype=np.int16)
     coder = LevelCoder(found)
     assert np.array_equal(coder.decode(coder.encode(levels), levels.shape), levels)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data[:4] + b"\x02" + data[5:], "version 2"),
+        (lambda data: data[:5] + b"\x02" + data[6:], "kind 2"),
+        (lambda data: data[:-1], "too early"),
+        (lambda data: data[:20], "too early"),
+        (lambda data: data + b"\0", "1 bytes too many"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(change: Callable[[bytes], bytes], words: str) -> None:
+    data = change(TABLE.to_bytes()[:-4])
+    with pytest.raises(CodecError, match=words):
+        CodingModel.from_bytes(data + zlib.crc32(data).to_bytes(4, "little"))
 
 
 def test_parts_must_fit() -> None:

@@ -152,6 +152,8 @@ class _Network:
     def integers(self, symbols: int, centres: NDArray[np.int64]) -> ConvContext:
         """The network with int16 weights, as fine as 32-bit sums allow."""
         weights1, biases1, weights2, biases2 = (v.astype(np.float64) for v in self.parameters)
+        if not all(np.isfinite(values).all() for values in self.parameters):
+            raise ValueError("the training diverged: try a lower rate")
         units = np.repeat([float(EIGHTHS), 1.0], self._channels)
         error: ValueError | None = None
         for shift2 in range(_MAX_SHIFT2, _FINE, -1):
@@ -176,7 +178,7 @@ class _Network:
                 )
             except ValueError as found:
                 error = found
-        raise ValueError("the trained weights don't fit into integers") from error
+        raise ValueError("the trained weights don't fit into integers: try a lower rate") from error
 
 
 def logistic_bits(outputs: Floats, targets: Floats) -> tuple[float, Floats]:

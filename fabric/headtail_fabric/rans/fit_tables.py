@@ -28,7 +28,7 @@ from headtail_fabric.rans.table_context import (
 )
 from headtail_fabric.rans.wavefront import Shape4, four_axes
 
-TABLES: Final = 64
+TABLES: Final = 128
 MAX_DELAY: Final = 24
 """Longest chain of channels that look at each other: each link is one more front to decode."""
 
@@ -195,7 +195,7 @@ def _cell_counts(context: TableContext, tensors: list[Symbols], size: int) -> Fl
     shape = (context.channels, ACTIVITY_BINS, VALUE_BINS, size)
     counts = np.zeros(np.prod(shape))
     for tensor in tensors:
-        numbers = context.cell_numbers(tensor) * size + tensor
+        numbers = context.cell_numbers(tensor).astype(np.int64) * size + tensor
         counts += np.bincount(numbers.reshape(-1), minlength=counts.size)
     return counts.reshape(shape)
 

@@ -195,18 +195,11 @@ class LaneDecoder:
 
     def finish(self) -> int:
         """The seed. Checks that everything was read and that the states are back at their start."""
-        while len(self._stages) > 1 and self._stages[-1] == 0:
-            self._halve()
+        assert self._stages == [0]  # every front was taken
         rest = self._bits[self._position :]
         states = self._states
         seed = sum(int(s) << STATE_BITS * lane for lane, s in enumerate(states[:SEED_LANES]))
-        if (
-            self._stages != [0]
-            or seed >> _SEED_BITS
-            or states[SEED_LANES:].any()
-            or rest.size >= 8
-            or rest.any()
-        ):
+        if seed >> _SEED_BITS or states[SEED_LANES:].any() or rest.size >= 8 or rest.any():
             raise CodecError("the payload does not end where it should")
         return seed
 

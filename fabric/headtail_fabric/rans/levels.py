@@ -75,8 +75,8 @@ class StepLevels:
         low = self.alphabet.low
         scaled = tensor * self._on_channels(np.reciprocal(self.steps), tensor.ndim)
         np.rint(scaled, out=scaled)
-        np.clip(scaled, low, low + self.alphabet.count - 1, out=scaled)
-        np.nan_to_num(scaled, copy=False, nan=low)
+        np.fmax(scaled, low, out=scaled)  # NaN becomes the lowest level
+        np.minimum(scaled, low + self.alphabet.count - 1, out=scaled)
         return scaled.astype(np.int16)
 
     def values(self, levels: NDArray[np.int16]) -> NDArray[np.float32]:

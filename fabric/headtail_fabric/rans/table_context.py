@@ -12,6 +12,21 @@ the same place in up to three channels before.
 Context modelling of this kind, prediction plus local activity, is that of lossless picture coders
 (Wu and Memon, "Context-based, adaptive, lossless image coding", IEEE Trans. Communications 1997);
 here everything is fitted beforehand and static, across channels too, and tables are shared.
+
+What else was tried, by the ideal bytes of 40 tensors that nothing was fitted on: 12 principal
+components of a detector's features (12 x 52 x 52), and features at 4 bits (128 x 26 x 26).
+
+    one table a channel                                             5402    20384
+    8 classes by activity; neighbours L, U, UL                      4187    16728
+    8 classes by value                                              3633    16442
+    4 x 4 classes by both                                           3663    16150
+    the same, and 1 channel before                                  3502    15825
+    the same, and 3 channels before (8 x 32 bins do a little more)  3423    15612
+    the same, and UR, which needs half as many fronts again         3392    15619
+    chequerboard: half the elements see 4 neighbours, half none     3939
+    row by row: U, UL, UR, and around in 2 channels before          3999
+
+So a wave over the diagonals it is: nothing that needs fewer fronts comes near.
 """
 
 from dataclasses import dataclass
@@ -79,14 +94,14 @@ class TableContext:
             delays.append(max((delays[r] + 1 for r in references if r >= 0), default=0))
         return delays
 
-    def cell_numbers(self, symbols: Int32s) -> Ints:
+    def cell_numbers(self, symbols: Int32s) -> Int32s:
         """The cell of each element of `symbols` (N x C x H x W), numbered through all channels."""
         values = symbols - self.centres.astype(np.int32)[:, np.newaxis, np.newaxis]
         numbers = np.arange(self.channels, dtype=np.int32)[:, np.newaxis, np.newaxis]
         numbers = numbers * ACTIVITY_BINS + self._bins(abs(values), 1, ACTIVITY_BINS)
         numbers *= VALUE_BINS
         numbers += self._bins(values, 0, VALUE_BINS)
-        return numbers.astype(np.int64)
+        return numbers
 
     def check(self, *, tables: int, symbols: int) -> None:
         """Raises ValueError unless it works with that many frequency tables and symbols."""

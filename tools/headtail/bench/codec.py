@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ from headtail_fabric.rans import (
     fit_tables,
     specimen,
 )
+from headtail_fabric.rans.conv_context import ConvContext
 from headtail_fabric.wire import Buffer
 from headtail_models import zoo
 from headtail_models.bundle import Bundle, open_bundle
@@ -46,7 +47,7 @@ from headtail_models.task import task_for
 HELP: Final = "bytes and milliseconds of the entropy codes"
 PHOTOS: Final = "coco-photos.tar"
 DATA: Final = "HEADTAIL_DATA"
-_COLUMNS: Final = ("code", "bytes", "of plain", "encode ms", "decode ms", "model bytes")
+_COLUMNS: Final = ("code", "bytes", "of plain", "encode ms", "decode ms", "MMAC", "model bytes")
 _TARGET_SHAPE: Final = (12, 52, 52)
 _TARGET_CODE: Final = "rANS, table context, 2x2 tiles"
 _LATENT_BITS: Final = 1.4
@@ -81,6 +82,7 @@ class _Row:
     bytes: float
     encode_ms: float | None = None
     decode_ms: float | None = None
+    mega_macs: float | None = None
     model_bytes: int | None = None
 
 
@@ -259,7 +261,6 @@ def _measure(specimens: _Specimens, options: argparse.Namespace) -> list[_Row]:
 def _models(specimens: _Specimens, conv_steps: int) -> dict[str, CodingModel]:
     alphabet, train = specimens.quantiser.alphabet, specimens.train
     table = fit_tables.fit(train, alphabet)
-    tiled = fit_tables.fit(train, alphabet, tiles=(2, 2))
     # Many channels see enough in a small window.
     radius = 1 if specimens.shape[1] > 48 else 2
     conv = fit_conv.fit(train, alphabet, fit_conv.Recipe(radius=radius, steps=conv_steps))
@@ -267,8 +268,9 @@ def _models(specimens: _Specimens, conv_steps: int) -> dict[str, CodingModel]:
         "rANS, static tables": fit_tables.fit_static(train, alphabet),
         "rANS, table context in the channel": fit_tables.fit(train, alphabet, references=0),
         "rANS, table context": table,
-        _TARGET_CODE: tiled,
+        _TARGET_CODE: replace(table, tiles=(2, 2)),
         "rANS, convolution": conv,
+        "rANS, convolution, 2x2 tiles": replace(conv, tiles=(2, 2)),
     }
 
 
@@ -286,8 +288,16 @@ def _coded(name: str, model: CodingModel, specimens: _Specimens, repeats: int) -
         bytes=float(np.mean([len(payload) for payload in payloads])),
         encode_ms=encode_ms,
         decode_ms=decode_ms,
+        mega_macs=_mega_macs(model, specimens.shape),
         model_bytes=len(model.to_bytes()),
     )
+
+
+def _mega_macs(model: CodingModel, shape: tuple[int, ...]) -> float | None:
+    """Of the convolution, for each end."""
+    if not isinstance(model.context, ConvContext):
+        return None
+    return model.context.macs_per_position * shape[2] * shape[3] / 1e6
 
 
 def _times(codec: TensorCodec, tensor: Features, repeats: int) -> tuple[float, float]:
@@ -374,6 +384,7 @@ def _cells(row: _Row, rows: list[_Row]) -> list[str]:
         f"{row.bytes / rows[0].bytes:.3f}",
         shown(row.encode_ms, ".2f"),
         shown(row.decode_ms, ".2f"),
+        shown(row.mega_macs, ".1f"),
         shown(row.model_bytes, ",d"),
     ]
 

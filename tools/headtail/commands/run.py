@@ -1,6 +1,7 @@
 """`headtail run`: device and edge in one go."""
 
 import argparse
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,12 +12,13 @@ from rich.markup import escape
 from headtail.commands.device import add_settings, chosen_settings
 from headtail.local_edge import LocalEdge
 from headtail.provision import ensure_bundle, ensure_clip
-from headtail.run_view import RunLine, summary_table, write_summary
+from headtail.run_view import RunLine, summary_json, summary_table
 from headtail_device.config import DeviceConfig
 from headtail_device.daemon import run_device
 from headtail_device.summary import RunSummary
 from headtail_fabric import config
-from headtail_fabric.errors import ResourceError
+from headtail_fabric.emulator import LinkProxy, LinkTrace, parse_link
+from headtail_fabric.errors import ConfigError, ResourceError
 from headtail_fabric.notify import StopSignal
 
 if TYPE_CHECKING:
@@ -30,11 +32,18 @@ examples:
   headtail run --source street.mp4 --cut L5 --codec q4+zstd
   headtail run --edge tcp://192.168.1.5:5557   an edge that runs elsewhere
   headtail run --mode local                    the whole model here, to compare
+  headtail run --link wifi-bad                 over an emulated link: see `headtail link --help`
 """
 
 
 class OutputFolderError(ResourceError):
     """The folder for what the run makes can't be used. Choose another with `--out`."""
+
+
+class NoLinkToEmulateError(ConfigError):
+    """`--link` stands between the device and the edge that this run starts beside it, and there is
+    none when `--edge` names one or `--mode local` needs none. Leave one of them out; `headtail
+    link` puts an emulated link before any edge on this machine."""
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -50,27 +59,37 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("out"), metavar="FOLDER", help="for all it makes (out)"
     )
+    parser.add_argument(
+        "--link",
+        metavar="PRESET|CONDITIONS",
+        help="emulate a link to the edge: wifi-bad, lte, 'rate=2mbit rtt=30ms loss=1%%', ...",
+    )
     add_settings(parser)
     parser.set_defaults(handler=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
     console = Console()
+    link = None if args.link is None else parse_link(args.link)
     out: Path = args.out
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputFolderError(f"can't make {out}: {error.strerror}") from None
     with StopSignal() as stop, ExitStack() as cleanup:
-        settings = _settings(args, out, cleanup, console)
+        settings = _settings(args, link, out, cleanup, console)
         with RunLine(console) as line:
             summary = run_device(settings, stop=stop.event, progress=line.show)
-    _report(summary, out, console)
+    _report(summary, link, out, console)
     return 1 if summary.faults else 0
 
 
 def _settings(
-    args: argparse.Namespace, out: Path, cleanup: ExitStack, console: Console
+    args: argparse.Namespace,
+    link: LinkTrace | None,
+    out: Path,
+    cleanup: ExitStack,
+    console: Console,
 ) -> DeviceConfig:
     """What the device is told: the flags, and what a run adds where they say nothing."""
     flags = chosen_settings(args)
@@ -84,12 +103,17 @@ def _settings(
         # Not the address yet, which takes an edge to know: the rest is checked before one starts.
         flags["edge.endpoint"] = "tcp://127.0.0.1:0"
     settings = config.load(DeviceConfig, args.config, flags)
+    if link is not None and (given("edge.endpoint") or settings.mode != "edge"):
+        raise NoLinkToEmulateError(f"no edge of this run's own to emulate the link to: {args.link}")
     bundle = ensure_bundle(settings.bundle)
     flags["bundle"] = str(bundle)
     if settings.mode == "edge" and not given("edge.endpoint"):
         edge = cleanup.enter_context(LocalEdge(bundle, log=out / "edge.log"))
         console.print(f"edge at {edge.endpoint}, process {edge.pid}, log {out / 'edge.log'}")
         flags["edge.endpoint"] = edge.endpoint
+        if link is not None:
+            proxy = cleanup.enter_context(LinkProxy(link, target=edge.endpoint))
+            flags["edge.endpoint"] = proxy.endpoint
     return config.load(DeviceConfig, args.config, flags)
 
 
@@ -102,11 +126,15 @@ def _own_defaults(out: Path) -> dict[str, object]:
     }
 
 
-def _report(summary: RunSummary, out: Path, console: Console) -> None:
+def _report(summary: RunSummary, link: LinkTrace | None, out: Path, console: Console) -> None:
     console.print(summary_table(summary))
+    over = link.summary if link is not None else None
+    if over is not None:
+        console.print(f"emulated link: {escape(over)}", highlight=False, soft_wrap=True)
     path = out / "summary.json"
+    document = {**summary_json(summary), "link": over}
     try:
-        write_summary(summary, path)
+        path.write_text(json.dumps(document, indent=1) + "\n")
     except OSError as error:
         raise OutputFolderError(f"can't write {path}: {error.strerror}") from None
     for output in (*summary.outputs, str(path)):
