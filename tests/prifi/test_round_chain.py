@@ -2,6 +2,7 @@
 
 import pytest
 
+from headtail_prifi.core.body import split_signed
 from headtail_prifi.core.errors import FrameError
 from headtail_prifi.core.geometry import Geometry
 from headtail_prifi.core.messages import NOBODY
@@ -35,7 +36,7 @@ def test_frames_in_order() -> None:
     assert one.link == first_link(EPOCH)
     for round_, frame in enumerate(sent):
         assert one.offer(round_, frame) is Offer.NEXT
-        one.extend(frame)
+        one.extend(*split_signed(frame))
     assert one.next_round == 5
     statement = one.statement(4)
     assert statement is not None
@@ -47,19 +48,19 @@ def test_frames_in_order() -> None:
 
 def test_a_gap_is_held_open_until_it_is_filled() -> None:
     one, sent = chain(), frames(6)
-    one.extend(sent[0])
+    one.extend(*split_signed(sent[0]))
     assert one.offer(3, sent[3]) is Offer.HELD
     assert one.offer(4, sent[4]) is Offer.HELD
     assert one.missing == (1, 2)
     assert one.held() is None
     for round_ in (1, 2):
         assert one.offer(round_, sent[round_]) is Offer.NEXT
-        one.extend(sent[round_])
+        one.extend(*split_signed(sent[round_]))
     for round_ in (3, 4):
         held = one.held()
         assert held == sent[round_]
         assert held is not None
-        one.extend(held)
+        one.extend(*split_signed(held))
     assert one.missing is None
     with pytest.raises(FrameError):
         one.offer(one.next_round + MAX_HELD + 1, sent[5])
@@ -68,7 +69,7 @@ def test_a_gap_is_held_open_until_it_is_filled() -> None:
 def test_repetitions_and_other_versions_are_told_apart() -> None:
     one, sent, other = chain(), frames(20), frames(20, b"x")
     for frame in sent:
-        one.extend(frame)
+        one.extend(*split_signed(frame))
     assert one.offer(19, sent[19]) is Offer.REPEATED
     assert one.offer(15, other[15]) is Offer.DIFFERENT
     assert one.offer(2, sent[2]) is Offer.STALE
@@ -80,15 +81,15 @@ def test_a_bad_signature_is_found_when_it_is_looked_for() -> None:
     sent = frames(4)
     bad = sent[1][:-1] + bytes([sent[1][-1] ^ 1])
     strict, lazy = chain(verify_every=1), chain(verify_every=3)
-    strict.extend(sent[0])
+    strict.extend(*split_signed(sent[0]))
     with pytest.raises(SignatureError):
-        strict.extend(bad)
+        strict.extend(*split_signed(bad))
     assert strict.next_round == 1
-    lazy.extend(sent[0])
-    lazy.extend(bad)
+    lazy.extend(*split_signed(sent[0]))
+    lazy.extend(*split_signed(bad))
     assert lazy.statement(1) is None
-    lazy.extend(sent[2])
-    lazy.extend(sent[3])
+    lazy.extend(*split_signed(sent[2]))
+    lazy.extend(*split_signed(sent[3]))
     assert lazy.statement(3) is not None
 
 

@@ -111,7 +111,7 @@ class LinkConditions:
         words += [f"rtt={TIME.text(self.rtt_s)}"]
         words += [f"jitter={TIME.text(self.jitter_s)}"] if self.jitter_s else []
         words += [f"loss={SHARE.text(self.loss)}"] if self.loss else []
-        words += [f"burst={SIZE.text(self.burst_bytes)}"]
+        words += [f"burst={SIZE.text(self.burst_bytes)}"] * (self.burst_bytes != PACKET_BYTES)
         return " ".join(words)
 
 

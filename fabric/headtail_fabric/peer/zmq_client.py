@@ -7,7 +7,6 @@ answers are stamped when they come, and heartbeats go out in time.
 
 import random
 import secrets
-import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -23,6 +22,7 @@ from headtail_fabric.peer.events import ClientEvent
 from headtail_fabric.peer.meter import TransportEvent
 from headtail_fabric.peer.ports import TrafficCount
 from headtail_fabric.peer.zmq_loop import ZmqLoop
+from headtail_fabric.peer.zmq_port import ZmqPort
 from headtail_fabric.wire import Buffer, Frames, TensorInfo, WireError
 from headtail_fabric.zap import client_curve
 
@@ -35,7 +35,7 @@ _WHY_DOWN: Final = {
 }
 
 
-class ZmqClient:
+class ZmqClient(ZmqPort[ClientEvent]):
     """A `ClientPort` over TCP. Close it, or use it as a context manager.
 
     With `keys` (this device's) and `server_key` (the edge's public key, Z85) the connection is
@@ -55,7 +55,7 @@ class ZmqClient:
         server_key: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._clock = clock or MonotonicClock()
+        super().__init__(clock or MonotonicClock())
         curve = keys is not None and server_key is not None
         self._core = ClientCore(
             session=secrets.token_bytes(16),
@@ -66,7 +66,6 @@ class ZmqClient:
             curve=curve,
             random=random.Random(secrets.randbits(64)).random,  # noqa: S311 - only jitter
         )
-        self._lock = threading.Lock()
         self._backlog: deque[list[Buffer]] = deque()
         self._bad_messages = 0
         self._closed = False
@@ -78,12 +77,6 @@ class ZmqClient:
             options.connect(socket, endpoint)
 
         self._loop = ZmqLoop(zmq.DEALER, curve=curve, attach=attach)
-
-    def __enter__(self) -> "ZmqClient":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         with self._lock:
@@ -119,27 +112,6 @@ class ZmqClient:
         with self._lock:
             return self._core.free_window()
 
-    def poll(self, timeout_s: float) -> ClientEvent | None:
-        until = self._clock.now() + timeout_s
-        waited = False
-        while True:
-            now = self._clock.now()
-            with self._lock:
-                self._backlog.extend(self._core.to_send(now))
-                event = self._core.next_event()
-            self._flush()
-            if event is not None:
-                return event
-            came = self._read()
-            if must_tend := self._loop.must_tend(now, came=came):
-                self._tend(now)
-            if came or must_tend:
-                continue  # to send what came of it before sleeping
-            if waited and now >= until:
-                return None
-            self._wait(until - now)
-            waited = True
-
     def push_bundle(self, digest: bytes, packed: Buffer) -> None:
         with self._lock:
             self._core.push_bundle(digest, packed)
@@ -172,7 +144,6 @@ class ZmqClient:
         self._loop.close(timeout_s)
 
     def _read(self) -> int:
-        """Take what has come, up to a limit; returns how many messages."""
         came = 0
         with self._lock:
             for parts in self._loop.read():
@@ -189,12 +160,17 @@ class ZmqClient:
         while self._backlog and self._loop.send(self._backlog[0]):
             self._backlog.popleft()
 
-    def _wait(self, longest_s: float) -> None:
+    def _collect(self, now: float) -> ClientEvent | None:
         with self._lock:
-            due_at = self._core.next_timer()
-        if due_at is not None:
-            longest_s = min(longest_s, due_at - self._clock.now())
-        self._loop.wait(longest_s, for_room=bool(self._backlog))
+            self._backlog.extend(self._core.to_send(now))
+            return self._core.next_event()
+
+    def _next_timer(self) -> float | None:
+        return self._core.next_timer()
+
+    @property
+    def _wants_room(self) -> bool:
+        return bool(self._backlog)
 
     def _tend(self, now: float) -> None:
         with self._lock:

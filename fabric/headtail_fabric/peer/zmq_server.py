@@ -5,7 +5,6 @@ next turn of that loop, which they wake. So the program must go on polling for a
 """
 
 import secrets
-import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -20,13 +19,14 @@ from headtail_fabric.peer.events import ServerEvent
 from headtail_fabric.peer.ports import TrafficCount
 from headtail_fabric.peer.server import ServerCore
 from headtail_fabric.peer.zmq_loop import ZmqLoop
+from headtail_fabric.peer.zmq_port import ZmqPort
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, Hints, TensorInfo, Timings
 from headtail_fabric.zap import Authenticator, Identity, check_exposure, identity_of, server_curve
 
 _REFRESH_S: Final = 1.0
 
 
-class ZmqServer:
+class ZmqServer(ZmqPort[ServerEvent]):
     """A `ServerPort` over TCP. Close it, or use it as a context manager.
 
     With `keys` (the edge's pair) and `allow_list` every connection is CURVE and every client's
@@ -47,7 +47,7 @@ class ZmqServer:
         clock: Clock | None = None,
     ) -> None:
         check_exposure(bind, has_allow_list=keys is not None and allow_list is not None)
-        self._clock = clock or MonotonicClock()
+        super().__init__(clock or MonotonicClock())
         self._core = ServerCore(
             boot=secrets.token_bytes(16),
             name=name,
@@ -55,7 +55,6 @@ class ZmqServer:
             window=window,
             heartbeat_s=heartbeat_s,
         )
-        self._lock = threading.Lock()
         self._curve = keys is not None and allow_list is not None
         self._allow_list = allow_list if self._curve else None
         self._revoked: set[str] = set()
@@ -76,12 +75,6 @@ class ZmqServer:
         self._endpoint = bind
         self._loop = ZmqLoop(zmq.ROUTER, curve=self._curve, attach=attach)
 
-    def __enter__(self) -> "ZmqServer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         with self._lock:
             return f"ZmqServer({self._endpoint}, {self._core!r}, undelivered={self._undelivered})"
@@ -89,27 +82,6 @@ class ZmqServer:
     @property
     def endpoint(self) -> str:
         return self._endpoint
-
-    def poll(self, timeout_s: float) -> ServerEvent | None:
-        until = self._clock.now() + timeout_s
-        waited = False
-        while True:
-            now = self._clock.now()
-            with self._lock:
-                event = self._core.next_event()
-                self._backlog.extend(self._core.to_send(now))
-            self._flush()
-            if event is not None:
-                return event
-            came = self._read()
-            if must_tend := self._loop.must_tend(now, came=came):
-                self._tend(now)
-            if came or must_tend:
-                continue  # to send what came of it before sleeping
-            if waited and now >= until:
-                return None
-            self._wait(until - now)
-            waited = True
 
     def respond(
         self,
@@ -186,12 +158,17 @@ class ZmqServer:
             self._authenticator.stop()
         self._loop.close(timeout_s)
 
-    def _wait(self, longest_s: float) -> None:
+    def _collect(self, now: float) -> ServerEvent | None:
         with self._lock:
-            due_at = self._core.next_timer()
-        if due_at is not None:
-            longest_s = min(longest_s, due_at - self._clock.now())
-        self._loop.wait(longest_s, for_room=False)
+            self._backlog.extend(self._core.to_send(now))
+            return self._core.next_event()
+
+    def _next_timer(self) -> float | None:
+        return self._core.next_timer()
+
+    @property
+    def _wants_room(self) -> bool:
+        return False
 
     def _tend(self, now: float) -> None:
         self._loop.take_events()  # a client's fate is told by its heartbeats
@@ -202,7 +179,6 @@ class ZmqServer:
             self._refresh_allow_list(now)
 
     def _read(self) -> int:
-        """Take what has come, up to a limit; returns how many messages."""
         came = 0
         with self._lock:
             for parts in self._loop.read():

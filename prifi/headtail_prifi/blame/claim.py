@@ -79,7 +79,7 @@ def _read_down(
             signature=signature,
         )
         statement.verify(epoch.roster.relay.verify_key)
-        return header, read_down(frame, geometry), statement
+        return header, read_down(signed, geometry), statement
     except (FrameError, SignatureError) as error:
         raise RecordError(f"a frame that is shown is not the relay's: {error.message}") from None
 

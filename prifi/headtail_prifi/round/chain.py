@@ -9,9 +9,8 @@ The relay's signature is checked every `verify_every` rounds: as links are chain
 all rounds before it, and the lock does not depend on signatures at all.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from headtail_prifi.core.body import split_signed
 from headtail_prifi.core.errors import FrameError
@@ -32,8 +31,7 @@ class Offer(Enum):
     DIFFERENT = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """The history after a round, and the relay's signature of it (perhaps not checked yet)."""
 
     link: bytes
@@ -82,10 +80,10 @@ class Chain:
         signed, _ = split_signed(frame)
         return Offer.REPEATED if next_link(before, signed) == known else Offer.DIFFERENT
 
-    def extend(self, frame: Buffer) -> bytes:
-        """Append the next frame; the new link. SignatureError when it was checked and is bad."""
+    def extend(self, signed: Buffer, signature: bytes) -> bytes:
+        """Append the next frame, split; the new link. SignatureError when it was checked and is
+        bad."""
         round_ = self.next_round
-        signed, signature = split_signed(frame)
         link = next_link(self.link, signed)
         if round_ % self._verify_every == 0:
             HistoryStatement(

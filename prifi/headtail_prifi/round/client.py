@@ -19,7 +19,7 @@ from headtail_prifi.blame.messages import Call, Vouched
 from headtail_prifi.blame.mixing import NOTHING, MixClient
 from headtail_prifi.blame.watch import Watch
 from headtail_prifi.blame.witness import Witness
-from headtail_prifi.core.body import Body, decode_body, frame_of
+from headtail_prifi.core.body import Body, decode_body, frame_of, split_signed
 from headtail_prifi.core.errors import FrameError, StateError, UnexpectedFrameError
 from headtail_prifi.core.events import (
     CellDelivered,
@@ -284,14 +284,15 @@ class ClientCore:
     def _advance(self, frame: Buffer, header: Header) -> None:
         if self.state is not ClientState.SPEAKING:
             raise UnexpectedFrameError(f"round {header.round} while {self.state}")
-        down = read_down(frame, self._geometry)
+        signed, signature = split_signed(frame)
+        down = read_down(signed, self._geometry)
         membership = self._segments.current.membership
         if down.certificate is not None:
             membership = check_certificate(down.certificate, self._epoch, membership)
         if header.version != membership.version:
             raise FrameError(f"round {header.round} under membership {header.version}")
         try:
-            link = self._chain.extend(frame)
+            link = self._chain.extend(signed, signature)
         except SignatureError as error:
             self._stop(f"the relay broke its history: {error.message}")
             return
@@ -343,7 +344,8 @@ class ClientCore:
             version = self._segments.current.membership.version
             self._accuse(self._watch.on_disclosure(round_, down.disclosure, version))
         self._permit = self._entropy.bytes(1)[0] & 1 if self._watch.probing else 1
-        self._events.extend(DataReceived(round=round_, data=data) for data in down.data)
+        for data in down.data:
+            self._events.append(DataReceived(round=round_, data=data))
         if self.state is ClientState.RETIRED and down.retirement is not None:
             self._events.append(EpochOver(reason="succeeded", successor=down.retirement.successor))
 
@@ -351,7 +353,8 @@ class ClientCore:
         version = self._segments.current.membership.version
         for report in down.reports:
             arrived, spoilt = self._outbound.confirm(report)
-            self._events.extend(CellDelivered(id=item_id) for item_id in arrived)
+            for item_id in arrived:
+                self._events.append(CellDelivered(id=item_id))
             for one in spoilt:
                 self._watch.spoilt(one)
             self._accuse(

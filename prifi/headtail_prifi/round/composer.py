@@ -46,10 +46,14 @@ class Composer:
             mine = owner == self._slot
             own = self._outbound.take(mine, sub_slot)
             start = sub_slot * geometry.cell_bytes
-            cell[start : start + geometry.cell_bytes] ^= own.payload
+            _add(cell[start : start + geometry.cell_bytes], own.payload)
             start = geometry.key_lane_start(sub_slot)
-            cell[start : start + LANE_BYTES] ^= own.key
+            _add(cell[start : start + LANE_BYTES], own.key)
             owned += mine
         bit = permit & (self._outbound.stock > owned)
-        cell[geometry.reservation_start :] ^= self._reservations[bit]
+        _add(cell[geometry.reservation_start :], self._reservations[bit])
         return header.encode() + cell.tobytes(), bit
+
+
+def _add(part: Bytes, summand: Bytes) -> None:
+    np.bitwise_xor(part, summand, out=part)

@@ -1,20 +1,19 @@
 """Downstream frames at a client: what shape they must have, and asking for missing ones."""
 
-from headtail_prifi.core.body import decode_body, split_signed
+from headtail_prifi.core.body import decode_body
 from headtail_prifi.core.errors import FrameError
 from headtail_prifi.core.geometry import LANE_BYTES, Geometry
-from headtail_prifi.core.header import HEADER_BYTES, Buffer
+from headtail_prifi.core.header import HEADER_BYTES
 from headtail_prifi.core.messages import ECHO_BYTES, MAX_NACK_ROUNDS, Down
 from headtail_prifi.round.chain import Chain
 
 
-def read_down(frame: Buffer, geometry: Geometry) -> Down:
-    """The body; FrameError unless it fits the epoch's geometry."""
-    signed, _ = split_signed(frame)
+def read_down(signed: memoryview, geometry: Geometry) -> Down:
+    """The body of a frame without its signature; FrameError unless it fits the geometry."""
     down = decode_body(Down, signed[HEADER_BYTES:])
     if len(down.owners) != 2 * geometry.sub_slots:
         raise FrameError(f"owners in {len(down.owners)} bytes")
-    if sum(map(len, down.data)) > geometry.down_bytes:
+    if down.data and sum(map(len, down.data)) > geometry.down_bytes:
         raise FrameError("more downstream data than the epoch allows")
     for report in down.reports:
         if (len(report.echoes), len(report.reservations)) != (

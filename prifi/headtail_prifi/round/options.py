@@ -8,7 +8,7 @@ class ClientOptions:
     """A client checks the relay's signature every `verify_every` rounds, asks again for a missing
     frame after `nack_s`, and queues at most `max_waiting` cells."""
 
-    verify_every: int = 64
+    verify_every: int = 128
     nack_s: float = 0.05
     max_waiting: int = 4096
 

@@ -23,7 +23,7 @@ settings of a link:
   rate, up, down    bit, kbit, mbit or gbit a second, or unlimited
   rtt, jitter       propagation there and back, and how much it varies: us, ms, s
   loss              share of packets, 1% or 0.01; a loss shows as the stall until its repetition
-  burst             bytes that pass at once after a rest: B, kB, MB
+  burst             bytes that pass at once after a rest: B, kB, MB (a packet, 1448 B)
   outage=5s/60s     down for the last 5 s of each 60 s: connections stall, new ones are refused;
                     outage=5s/60s/cut resets the open ones
 
@@ -63,8 +63,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _presets() -> str:
-    lines = (f"  {name:<12} {it.conditions}, {it.what}" for name, it in PRESETS.items())
-    return "\n".join(lines)
+    return "\n".join(
+        f"  {name:<11} {preset.what}\n              {preset.conditions}"
+        for name, preset in PRESETS.items()
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
