@@ -34,7 +34,7 @@ from headtail_prifi.round.lock import Lock
 from headtail_prifi.round.record import RoundRecord
 from headtail_prifi.round.relay import RelayCore
 from headtail_prifi.round.segment import Segment
-from headtail_prifi.round.testimony import GuardTestimony
+from headtail_prifi.round.testimony import ClientTestimony, GuardTestimony
 from headtail_prifi.setup.core import Outgoing
 from headtail_prifi.setup.roster import Membership
 
@@ -67,21 +67,37 @@ class FlippingComposer(Composer):
     """Inverts bits of every frame; the client vouches for the result."""
 
     flips: Flips
+    flipped: dict[int, list[int]]
 
     def compose(
         self, header: Header, row: Bytes, lock: Lock, owners: tuple[int, ...], permit: int
     ) -> tuple[bytes, int]:
         frame, bit = super().compose(header, row, lock, owners, permit)
         cell = np.frombuffer(bytearray(frame), np.uint8)
-        invert(cell[HEADER_BYTES:], self.flips(header.round, owners))
+        self.flipped[header.round] = list(self.flips(header.round, owners))
+        invert(cell[HEADER_BYTES:], self.flipped[header.round])
         return cell.tobytes(), bit
 
 
+class FlippingClientTestimony(ClientTestimony):
+    """Owns up to the cipher that a flipping client sent."""
+
+    flipped: dict[int, list[int]]
+
+    def cipher(self, version: int, round_: int) -> bytes | None:
+        cell = np.frombuffer(bytearray(super().cipher(version, round_) or b""), np.uint8)
+        invert(cell, self.flipped.get(round_, ()))
+        return cell.tobytes()
+
+
 def disrupt(client: ClientCore, flips: Flips) -> None:
-    """Make a client disrupt."""
+    """Make a client disrupt; it owns up to what it sent when it is asked."""
     composer = recast(client._composer, FlippingComposer)
-    composer.flips = flips
+    composer.flips, composer.flipped = flips, {}
     client._composer = composer
+    testimony = recast(client._witness._testimony, FlippingClientTestimony)
+    testimony.flipped = composer.flipped
+    client._witness._testimony = testimony
 
 
 class FlippingGuard(GuardCore):
@@ -96,7 +112,7 @@ class FlippingGuard(GuardCore):
         return rows
 
 
-class FlippingTestimony(GuardTestimony):
+class FlippingGuardTestimony(GuardTestimony):
     """Owns up to the cipher that a flipping guard sent."""
 
     flips: GuardFlips
@@ -111,7 +127,7 @@ def disruptive_guard(guard: GuardCore, flips: GuardFlips) -> FlippingGuard:
     """The same guard, disrupting."""
     other = recast(guard, FlippingGuard)
     other.flips = flips
-    testimony = recast(other._witness._testimony, FlippingTestimony)
+    testimony = recast(other._witness._testimony, FlippingGuardTestimony)
     testimony.flips = flips
     other._witness._testimony = testimony
     return other

@@ -40,14 +40,14 @@ def steps(*pairs: tuple[float, LinkConditions], repeats: bool = False) -> LinkTr
 
 
 def arrivals(link: Shaper) -> list[tuple[float, int, bytes | Signal]]:
-    """All that is on the way, each with its time."""
+    """All that is on the way, each with its time to the nanosecond."""
     seen: list[tuple[float, int, bytes | Signal]] = []
     while link.next_arrival_at < float("inf"):
         at = link.next_arrival_at
         for arrival in link.arrived(at):
             content = arrival.content
             plain = content if isinstance(content, Signal) else bytes(content)
-            seen.append((at, arrival.flow, plain))
+            seen.append((round(at, 9), arrival.flow, plain))
     return seen
 
 
@@ -97,7 +97,8 @@ def test_tokens_survive_an_outage_and_none_come_in_it() -> None:
     link = LinkConditions(up_bits_s=8000, burst_bytes=100)
     bucket = TokenBucket(steps((1.0, link), (1.0, STALLED), repeats=True), Direction.UP)
     assert bucket.take(100, 0.95) == pytest.approx(0.95)
-    assert bucket.take(100, 1.5) == pytest.approx(2.05)
+    assert bucket.take(30, 1.5) == pytest.approx(2.0)  # there are tokens, but no link
+    assert bucket.take(100, 1.5) == pytest.approx(2.08)
 
 
 def test_no_limit_means_at_once() -> None:
@@ -193,9 +194,9 @@ def test_a_loss_stalls_its_connection_alone() -> None:
     link.send(1, b"behind", 0.01)
     link.send(2, b"other", 0.01)
     assert arrivals(link) == [
-        (pytest.approx(0.06), 2, b"other"),
-        (pytest.approx(0.25), 1, b"lost"),
-        (pytest.approx(0.25), 1, b"behind"),
+        (0.06, 2, b"other"),
+        (0.25, 1, b"lost"),
+        (0.25, 1, b"behind"),
     ]
     assert link.stalls == 1
 
@@ -223,9 +224,9 @@ def test_connections_share_the_rate_first_come_first_served() -> None:
     link.send(2, bytes(1000), 0.0)
     link.send(1, Signal.END, 0.0)
     assert arrivals(link) == [
-        (pytest.approx(1.0), 1, bytes(1000)),
-        (pytest.approx(2.0), 2, bytes(1000)),
-        (pytest.approx(2.0), 1, Signal.END),
+        (1.0, 1, bytes(1000)),
+        (2.0, 2, bytes(1000)),
+        (2.0, 1, Signal.END),
     ]
 
 

@@ -19,6 +19,7 @@ def outbound(limit: int = 10) -> Outbound:
         cipher=default_cipher(),
         entropy=SeededEntropy(b"o"),
         max_waiting=limit,
+        retain=5,
     )
 
 

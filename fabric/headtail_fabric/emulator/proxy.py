@@ -31,6 +31,9 @@ class LinkTally:
     is a loss."""
 
     connections: int
+    """Taken so far."""
+    open: int
+    """Of them, not over yet."""
     bytes_up: int
     bytes_down: int
     stalls: int
@@ -60,12 +63,19 @@ class LinkProxy:
         self._clock = clock or MonotonicClock()
         self._doorway = Doorway(LoopbackAddress.parse(listen))
         self._watcher: Watcher[Owner] = Watcher()
-        self._begun_at = self._changes_at = self._clock.now()
+        self._begun_at = self._clock.now()
+        self._changes_at = float("inf")
         self._switchboard = Switchboard(
-            trace, self._target, watcher=self._watcher, seed=seed, clock=self._clock
+            trace,
+            self._target,
+            watcher=self._watcher,
+            seed=seed,
+            clock=self._clock,
+            now=self._begun_at,
         )
         self._watched: socket.socket | None = None
         self._accept_at = 0.0
+        self._follow_trace(self._begun_at)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="link-emulator", daemon=True)
         self._thread.start()
@@ -94,6 +104,7 @@ class LinkProxy:
         delivered_bytes = self._switchboard.delivered_bytes
         return LinkTally(
             connections=self._switchboard.accepted,
+            open=len(self._switchboard),
             bytes_up=delivered_bytes[Direction.UP],
             bytes_down=delivered_bytes[Direction.DOWN],
             stalls=self._switchboard.stalls,
@@ -132,13 +143,13 @@ class LinkProxy:
         self._changes_at = self._begun_at + stretch.end_s
         log.info("link is", extra=fields(conditions=stretch.conditions))
         outage = stretch.conditions.outage
-        if outage is Outage.CUT:
-            self._switchboard.cut(now)
         if outage is None:
             self._doorway.open()
-        else:
-            self._unwatch_doorway()
-            self._doorway.shut()
+            return
+        self._unwatch_doorway()
+        self._doorway.shut()
+        if outage is Outage.CUT:
+            self._switchboard.cut(now)
 
     def _watch_doorway(self, now: float) -> None:
         """Take connections whenever there is a place for one, and files for its sockets."""

@@ -38,6 +38,7 @@ class Switchboard:
         watcher: Watcher[Owner],
         seed: int,
         clock: Clock,
+        now: float,
     ) -> None:
         self._target = target
         self._watcher = watcher
@@ -47,7 +48,6 @@ class Switchboard:
         self._shapers: dict[Direction, Shaper] = {}
         for direction in Direction:
             draw = random.Random(f"{seed} {direction.value}").random  # noqa: S311 - repeatable
-            now = clock.now()
             self._shapers[direction] = Shaper(trace, direction, draw=draw, now=now)
             self._waiting[direction] = deque()
         self.accepted = 0

@@ -45,24 +45,25 @@ class TokenBucket:
         while self._filled_to_s < now_s:
             stretch = self._trace.at(self._filled_to_s)
             until_s = min(stretch.end_s, now_s)
-            rate = stretch.conditions.rate_bytes_s(self._direction)
-            come_bytes = rate * (until_s - self._filled_to_s)
-            burst_bytes = float(stretch.conditions.burst_bytes)
             if stretch.conditions.outage is None:
+                rate = stretch.conditions.rate_bytes_s(self._direction)
+                come_bytes = rate * (until_s - self._filled_to_s)
+                burst_bytes = float(stretch.conditions.burst_bytes)
                 self._level_bytes = min(self._level_bytes + come_bytes, burst_bytes)
             self._filled_to_s = until_s
 
     def _served_at(self, now_s: float) -> float:
-        lacking_bytes, at_s = -self._level_bytes, now_s
-        while lacking_bytes > 0:
+        lacking_bytes, at_s = max(-self._level_bytes, 0.0), now_s
+        while True:
             stretch = self._trace.at(at_s)
-            rate = stretch.conditions.rate_bytes_s(self._direction)
-            if rate == float("inf"):
-                return at_s
-            if rate * (stretch.end_s - at_s) >= lacking_bytes:
-                return at_s + lacking_bytes / rate
-            if stretch.end_s == float("inf"):
-                return stretch.end_s  # down for good
-            lacking_bytes -= rate * (stretch.end_s - at_s)
+            if stretch.conditions.outage is None:
+                if lacking_bytes == 0:
+                    return at_s
+                rate = stretch.conditions.rate_bytes_s(self._direction)
+                come_bytes = rate * (stretch.end_s - at_s)
+                if come_bytes >= lacking_bytes:
+                    return at_s + lacking_bytes / rate
+                lacking_bytes -= come_bytes
+            elif stretch.end_s == float("inf"):
+                return stretch.end_s
             at_s = stretch.end_s
-        return at_s

@@ -97,7 +97,6 @@ def encode(
     """
     first_lanes = first_lanes or _first_lanes(len(symbols))
     coded = _Coded(tables, chosen * tables.symbols + symbols)
-    constants = _CONSTANTS
     states = np.full(MAX_LANES, _LOWEST)
     states[:SEED_LANES] += _seed_states(seed)
     stream: Bits = np.empty(0, dtype=np.uint8)
@@ -112,17 +111,7 @@ def encode(
             stages.append(stage)
             lanes, stage = 2 * lanes, 0
         for low in range(first + (last - first - 1) // lanes * lanes, first - 1, -lanes):
-            span = slice(low, min(low + lanes, last))
-            size = span.stop - low
-            state, width = states[:size], coded.widths[span]
-            coded.states[span] = state
-            np.add(state, coded.deltas[span], out=width)
-            np.right_shift(width, constants.width_at[:size], out=width)
-            np.right_shift(state, width, out=state)
-            quotient = state // coded.frequencies[span]
-            quotient *= coded.complements[span]
-            state += quotient
-            state += coded.sums[span]
+            coded.push(states, low, min(low + lanes, last))
         stage += 1
         if 2 * lanes <= max_lanes:
             waiting += int(np.add.reduce(coded.widths[first:last]))
@@ -147,6 +136,19 @@ class _Coded:
         self.sums = tables.starts.reshape(-1).astype(np.int64)[rows]
         self.states = np.empty(rows.size, dtype=np.int64)
         self.widths = np.empty(rows.size, dtype=np.int64)
+
+    def push(self, lanes: Ints, first: int, last: int) -> None:
+        """Codes the symbols of that range, each into a lane of its own."""
+        size, span = last - first, slice(first, last)
+        state, width = lanes[:size], self.widths[span]
+        self.states[span] = state
+        np.add(state, self.deltas[span], out=width)
+        np.right_shift(width, _CONSTANTS.width_at[:size], out=width)
+        np.right_shift(state, width, out=state)
+        quotient = state // self.frequencies[span]
+        quotient *= self.complements[span]
+        state += quotient
+        state += self.sums[span]
 
     def moved(self, first: int, last: int) -> Bits:
         """The bits of the symbols of that range, in the order in which they are read."""

@@ -128,8 +128,9 @@ class TableContext:
             scores += np.multiply(near, weights[:, tap], out=product)
         for tap, references in enumerate(self.references.T, len(NEAR)):
             used = np.where(references[:, np.newaxis, np.newaxis] >= 0, weights[:, tap], 0)
-            other = values[:, np.maximum(references, 0)]
-            scores += np.multiply(other, used, out=product)
+            np.take(values, references, axis=1, out=product, mode="wrap")
+            product *= used
+            scores += product
         scores >>= SHIFT
         np.maximum(scores, 0, out=scores)
         return np.minimum(scores, bins - 1, out=scores)

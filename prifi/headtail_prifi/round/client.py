@@ -115,13 +115,13 @@ class ClientCore:
         self._short_id = short_id(epoch.epoch_id)
         self._geometry = Geometry.decode(epoch.parameters, clients=epoch.client_count)
         self._seat = client_seat(secrets.client)
-        self._retain = retained_rounds(epoch.client_count)
+        retain = retained_rounds(epoch.client_count)
         self._segments = Segments(epoch=epoch, seat=self._seat, secrets=secrets, cipher=cipher)
         self._bank = PadBank(self._segments.current.streams, self._geometry, 0)
         self._chain = Chain(
             epoch_id=epoch.epoch_id,
             relay_key=epoch.roster.relay.verify_key,
-            retain=self._retain,
+            retain=retain,
             verify_every=self._options.verify_every,
         )
         self._outbound = Outbound(
@@ -129,6 +129,7 @@ class ClientCore:
             cipher=cipher,
             entropy=entropy,
             max_waiting=self._options.max_waiting,
+            retain=retain,
         )
         self._composer = Composer(
             geometry=self._geometry, slot=secrets.slot, outbound=self._outbound
@@ -142,6 +143,7 @@ class ClientCore:
             entropy=entropy,
         )
         self._sent: dict[int, bytes] = {}
+        """The answers to rounds that may be open at the relay."""
         self._witness = Witness(
             seat=self._seat,
             epoch=epoch,
@@ -150,7 +152,13 @@ class ClientCore:
             exponent=secrets.exponent,
             cipher=cipher,
             entropy=entropy,
-            testimony=ClientTestimony(self._segments, self._chain, self._sent, self._geometry),
+            testimony=ClientTestimony(
+                segments=self._segments,
+                chain=self._chain,
+                composer=self._composer,
+                outbound=self._outbound,
+                geometry=self._geometry,
+            ),
         )
         self._accusation = NOTHING
         self._mix = MixClient(
@@ -322,7 +330,7 @@ class ClientCore:
         if header.flags:
             frame += self._voucher(round_)
         self._sent[round_] = frame
-        self._sent.pop(round_ - self._retain, None)
+        self._sent.pop(round_ - 2 * self._geometry.window, None)
         self._outbox.append(Outgoing(RELAY, frame))
         self._unsettled = (round_, bit, down)
         if down.retirement is not None and round_ >= down.retirement.last_round:
@@ -334,7 +342,7 @@ class ClientCore:
             return
         round_, bit, down = self._unsettled
         self._unsettled = None
-        self._outbound.settle(round_)
+        self._outbound.settle(round_, bit)
         self._watch.reserved(round_, bit)
         self._bank.prepare(round_)
         self._read_reports(round_, down)

@@ -8,6 +8,7 @@ pops from one of two decks, of which one holds nothing but silence. All that dif
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from headtail_prifi.core.errors import BacklogFullError
 from headtail_prifi.core.geometry import Geometry
@@ -52,11 +53,31 @@ class Spoilt:
     cell: Cell
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Said:
+    """What a client added to its pads in a round: its cells, and its reservation bit."""
+
+    cells: tuple[Sent, ...]
+    reserved: int
+
+
+NOTHING_SAID: Final = Said((), 0)
+
+
 class Outbound:
-    """The queue of one pseudonym. Raises BacklogFullError beyond `max_waiting` cells."""
+    """The queue of one pseudonym, and its memory of the last `retain` rounds.
+
+    Raises BacklogFullError beyond `max_waiting` cells.
+    """
 
     def __init__(
-        self, *, geometry: Geometry, cipher: PadCipher, entropy: Entropy, max_waiting: int
+        self,
+        *,
+        geometry: Geometry,
+        cipher: PadCipher,
+        entropy: Entropy,
+        max_waiting: int,
+        retain: int,
     ) -> None:
         self._geometry = geometry
         self._cipher = cipher
@@ -69,6 +90,8 @@ class Outbound:
         self._decks = (self._cover, self._owned)
         self._taken: list[tuple[int, Card]] = []
         self._under_way: dict[int, list[Sent]] = {}
+        self._retain = retain
+        self._said: dict[int, Said] = {}
         self._next_id = 1
         self.stock = 0
         """Cells that wait or lie sealed; what `take` hands out counts until `settle`."""
@@ -104,8 +127,12 @@ class Outbound:
         self._taken.append((sub_slot, card))
         return card.cell
 
-    def settle(self, round_: int) -> None:
-        """Note what was taken for `round_`, and seal what comes next."""
+    def said(self, round_: int) -> Said:
+        """What was added to the pads in a round, as far as it is remembered."""
+        return self._said.get(round_, NOTHING_SAID)
+
+    def settle(self, round_: int, reserved: int = 0) -> None:
+        """Note what was taken and reserved in `round_`, and seal what comes next."""
         sent = []
         for sub_slot, card in self._taken:
             if card.owned:
@@ -113,6 +140,8 @@ class Outbound:
             else:
                 self._cover.append(card)
         self._taken.clear()
+        if sent or reserved:
+            self._remember(round_, Said(tuple(sent), reserved))
         if sent:
             self._under_way[round_] = sent
             self._restock()
@@ -159,6 +188,11 @@ class Outbound:
         self._waiting.clear()
         self._restock()
         return items
+
+    def _remember(self, round_: int, said: Said) -> None:
+        self._said[round_] = said
+        while (oldest := next(iter(self._said))) <= round_ - self._retain:
+            del self._said[oldest]
 
     def adopt(self, items: list[Item]) -> None:
         """Queue items of another queue in front; ids given out from now on are higher."""

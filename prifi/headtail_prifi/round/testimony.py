@@ -1,26 +1,33 @@
 """What the round loop of a client or a guard tells its witness in blame."""
 
-from collections.abc import Mapping
-
 from headtail_prifi.core.geometry import Geometry
-from headtail_prifi.core.header import HEADER_BYTES
 from headtail_prifi.crypto.cipher import PadStream
 from headtail_prifi.round.chain import Chain
+from headtail_prifi.round.composer import Composer
 from headtail_prifi.round.history import HistoryStatement
+from headtail_prifi.round.lock import Lock
+from headtail_prifi.round.outbound import Outbound
 from headtail_prifi.round.pads import combined
 from headtail_prifi.round.segment import Segments
 from headtail_prifi.setup.roster import Membership
 
 
 class ClientTestimony:
-    """From the frames that the client sent and the history that it saw."""
+    """From the history that the client saw, its streams, and what it said."""
 
     def __init__(
-        self, segments: Segments, chain: Chain, sent: Mapping[int, bytes], geometry: Geometry
+        self,
+        *,
+        segments: Segments,
+        chain: Chain,
+        composer: Composer,
+        outbound: Outbound,
+        geometry: Geometry,
     ) -> None:
         self._segments = segments
         self._chain = chain
-        self._sent = sent
+        self._composer = composer
+        self._outbound = outbound
         self._geometry = geometry
 
     def membership(self, version: int) -> Membership | None:
@@ -39,10 +46,11 @@ class ClientTestimony:
         return self._segments.streams(version)
 
     def cipher(self, version: int, round_: int) -> bytes | None:
-        frame = self._sent.get(round_)
-        if frame is None:
+        link = self._chain.link_of(round_)
+        if link is None:
             return None
-        return frame[HEADER_BYTES : HEADER_BYTES + self._geometry.upstream_bytes]
+        (row,) = combined(self.streams(version), self._geometry, round_, 1)
+        return self._composer.again(row, Lock(link), self._outbound.said(round_))
 
 
 class GuardTestimony:
