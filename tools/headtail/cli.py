@@ -54,6 +54,7 @@ COMMANDS: Final = (
     Command("run", "run a whole pipeline: a device here, an edge beside it or elsewhere"),
     Command("device", "run heads on pictures"),
     Command("edge", "serve tails to devices"),
+    Command("link", "emulate a slow or broken link between a device and an edge on this machine"),
     Command("plan", "find where to cut an ONNX model for a link and a device"),
     Command("split", "cut an ONNX model into head and tail"),
     Command("bundle", "build, check, sign and pack bundles"),

@@ -1,9 +1,7 @@
 """How a run looks on a terminal: a line while it goes on, a table at its end, a file of it."""
 
-import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -125,11 +123,6 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
         "outputs": list(summary.outputs),
         "faults": [fault.message for fault in summary.faults],
     }
-
-
-def write_summary(summary: RunSummary, path: Path) -> None:
-    """Write the run as JSON. Raises OSError."""
-    path.write_text(json.dumps(summary_json(summary), indent=1) + "\n")
 
 
 def _title(summary: RunSummary) -> str:
