@@ -143,10 +143,10 @@ class ZmqClient(ZmqPort[ClientEvent]):
         self._flush()
         self._loop.close(timeout_s)
 
-    def _read(self) -> int:
+    def _read(self, now: float) -> int:
         came = 0
         with self._lock:
-            for parts in self._loop.read():
+            for parts in self._loop.read(now):
                 came += 1
                 frames: list[Buffer] = [part.buffer for part in parts]
                 self._loop.count_received(frames)

@@ -37,7 +37,7 @@ class ZmqPort(ABC, Generic[EventT]):
             self._flush()
             if event is not None:
                 return event
-            came = self._read()
+            came = self._read(now)
             if must_tend := self._loop.must_tend(now, came=came):
                 self._tend(now)
             if came or must_tend:
@@ -56,7 +56,7 @@ class ZmqPort(ABC, Generic[EventT]):
         """Send what was collected, as far as the socket takes it."""
 
     @abstractmethod
-    def _read(self) -> int:
+    def _read(self, now: float) -> int:
         """Take what has come, up to a limit; returns how many messages."""
 
     @abstractmethod

@@ -178,10 +178,10 @@ class ZmqServer(ZmqPort[ServerEvent]):
                 self._core.on_timer(now)
             self._refresh_allow_list(now)
 
-    def _read(self) -> int:
+    def _read(self, now: float) -> int:
         came = 0
         with self._lock:
-            for parts in self._loop.read():
+            for parts in self._loop.read(now):
                 came += 1
                 frames: list[Buffer] = [part.buffer for part in parts[1:]]
                 self._loop.count_received(frames)
