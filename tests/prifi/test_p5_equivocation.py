@@ -90,7 +90,7 @@ def test_p5_equivocation_makes_every_later_round_undecodable(
     scene: Scene, victims: tuple[int, ...], change: Any
 ) -> None:
     swarm = equivocating(scene, victims, change)
-    everybody_talks(swarm, 40)
+    everybody_talks(swarm, 26)
     heard = heard_in_one_membership(swarm)
     assert max(heard) == SINCE - 1
     assert len(heard) > 2

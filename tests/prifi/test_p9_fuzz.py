@@ -226,7 +226,7 @@ def feed(swarm: Swarm, source: Seat, target: Seat, frame: bytes) -> None:
             swarm.guards[target.index].receive(frame, swarm.now)
 
 
-@settings(_FUZZ, max_examples=300)
+@settings(_FUZZ, max_examples=200)
 @given(data=st.data())
 def test_p9_fuzz_parties_survive_mutated_and_replayed_frames(
     scene: Scene, eventful: Swarm, data: st.DataObject
