@@ -1,8 +1,8 @@
 """What a ZeroMQ socket does underneath: its connections' fate, and their bytes by the kernel.
 
 libzmq tells through a monitor socket which file descriptors it uses. On Linux, TCP_INFO
-(linux/tcp.h, struct tcp_info) then says how many bytes really went over each, handshakes,
-heartbeats, framing and retransmissions included. A duplicate of the descriptor is held while the
+(linux/tcp.h, struct tcp_info) then says how many bytes each really carried: handshakes, heartbeats
+and framing included, each byte once however often TCP had to send it. A duplicate of the descriptor is held while the
 connection lasts, so that its last bytes are counted too.
 """
 
@@ -20,6 +20,7 @@ from zmq.utils.monitor import recv_monitor_message
 _TCP_INFO_BYTES: Final = 256
 _BYTES_RECEIVED_AT: Final = 128
 _BYTES_SENT_AT: Final = 200
+_BYTES_RETRANSMITTED_AT: Final = 208
 _OPENED: Final = frozenset({zmq.Event.CONNECTED, zmq.Event.ACCEPTED})
 _CLOSED: Final = frozenset({zmq.Event.DISCONNECTED, zmq.Event.CLOSED})
 _MONITORED: Final = (
@@ -115,8 +116,9 @@ def _tcp_bytes(connection: sockets.socket) -> tuple[int, int]:
         info = connection.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, _TCP_INFO_BYTES)
     except OSError:
         return 0, 0
-    if len(info) < _BYTES_SENT_AT + 8:  # Linux before 4.19
+    if len(info) < _BYTES_RETRANSMITTED_AT + 8:  # Linux before 4.19
         return 0, 0
     (received,) = struct.unpack_from("=Q", info, _BYTES_RECEIVED_AT)
     (sent,) = struct.unpack_from("=Q", info, _BYTES_SENT_AT)
-    return sent, received
+    (retransmitted,) = struct.unpack_from("=Q", info, _BYTES_RETRANSMITTED_AT)
+    return sent - retransmitted, received
