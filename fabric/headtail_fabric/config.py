@@ -70,12 +70,22 @@ class BadValueError(ConfigError):
 
 
 def home() -> Path:
-    """Headtail's folder for configuration (XDG Base Directory: a relative setting is ignored)."""
-    chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    """Headtail's folder for configuration. Raises ConfigError when no home folder is known."""
+    return _xdg_folder("XDG_CONFIG_HOME", ".config")
+
+
+def cache_home() -> Path:
+    """Headtail's folder for what can be made again. Raises ConfigError as `home` does."""
+    return _xdg_folder("XDG_CACHE_HOME", ".cache")
+
+
+def _xdg_folder(variable: str, default: str) -> Path:
+    """By the XDG Base Directory Specification: a relative setting is ignored."""
+    chosen = Path(os.environ.get(variable, ""))
     try:
-        return (chosen if chosen.is_absolute() else Path.home() / ".config") / "headtail"
+        return (chosen if chosen.is_absolute() else Path.home() / default) / "headtail"
     except RuntimeError:
-        raise ConfigError("no home folder is known: set HOME or XDG_CONFIG_HOME") from None
+        raise ConfigError(f"no home folder is known: set HOME or {variable}") from None
 
 
 def load(

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headtail_models.assets import State, cache, catalogue, default_cache_dir, fetch, state
+from headtail_fabric.config import cache_home
+from headtail_models.assets import State, cache, catalogue, fetch, state
 from headtail_models.assets.cache import fetch_asset
 from headtail_models.assets.catalogue import Asset, Member
 from headtail_models.assets.errors import (
@@ -224,4 +225,4 @@ def test_where_the_cache_is(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", named)
-    assert default_cache_dir() == expected(tmp_path)
+    assert cache_home() == expected(tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headtail_fabric.errors import ConfigError
 from headtail_models.bundle import Bundle, BundleCache, open_bundle
 from headtail_models.bundle.cache import default_root
 from headtail_models.bundle.errors import (
@@ -222,5 +223,5 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", home)
-    with pytest.raises(BundleStorageError, match="XDG_CACHE_HOME"):
+    with pytest.raises(ConfigError, match="XDG_CACHE_HOME"):
         default_root()

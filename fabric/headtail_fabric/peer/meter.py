@@ -2,8 +2,8 @@
 
 libzmq tells through a monitor socket which file descriptors it uses. On Linux, TCP_INFO
 (linux/tcp.h, struct tcp_info) then says how many bytes each really carried: handshakes, heartbeats
-and framing included, each byte once however often TCP had to send it. A duplicate of the descriptor is held while the
-connection lasts, so that its last bytes are counted too.
+and framing included, each byte once however often TCP had to send it. A duplicate of the
+descriptor is held while the connection lasts, so that its last bytes are counted too.
 """
 
 import os

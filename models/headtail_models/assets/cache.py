@@ -10,7 +10,6 @@ The hash is the archive's, so a new release of Headtail never mistakes an old fi
 import errno
 import fcntl
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
+from headtail_fabric.config import cache_home
 from headtail_models.assets.archive import extract, sha256_of
 from headtail_models.assets.catalogue import Asset, find
 from headtail_models.assets.errors import CacheError, DiskFullError, WrongContentError
@@ -40,12 +40,6 @@ class State(Enum):
     GOOD = "good"
 
 
-def default_cache_dir() -> Path:
-    """`$XDG_CACHE_HOME/headtail`, or `~/.cache/headtail` (XDG Base Directory Specification)."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "headtail"
-
-
 def fetch(
     name: str,
     *,
@@ -61,7 +55,7 @@ def fetch(
     asset = find(name)
     return fetch_asset(
         asset,
-        cache_dir=cache_dir or default_cache_dir(),
+        cache_dir=cache_dir or cache_home(),
         progress=progress or Silence(),
         registry=registry,
     )
@@ -70,7 +64,7 @@ def fetch(
 def state(name: str, *, cache_dir: Path | None = None) -> State:
     """What the cache holds of an asset; reads all of it. Raises UnknownAssetError."""
     asset = find(name)
-    return _state(asset, _folder(asset, cache_dir or default_cache_dir()))
+    return _state(asset, _folder(asset, cache_dir or cache_home()))
 
 
 def fetch_asset(

@@ -9,7 +9,6 @@ import difflib
 import fcntl
 import hashlib
 import logging
-import os
 import re
 import shutil
 import tempfile
@@ -19,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headtail_fabric.config import cache_home
 from headtail_fabric.logs import fields
 from headtail_models.bundle.archive import Archive
 from headtail_models.bundle.content import storage_errors
 from headtail_models.bundle.errors import (
     AlteredFileError,
     BundleError,
-    BundleStorageError,
     NoSuchBundleError,
 )
 from headtail_models.bundle.folder import (
@@ -189,14 +188,8 @@ class BundleCache:
 
 
 def default_root() -> Path:
-    """`headtail/bundles` in the user's cache folder (XDG Base Directory 0.8: a relative
-    XDG_CACHE_HOME is ignored)."""
-    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    try:
-        home = chosen if chosen.is_absolute() else Path.home() / ".cache"
-    except RuntimeError:
-        raise BundleStorageError("no home folder is known: set HOME or XDG_CACHE_HOME") from None
-    return home / "headtail" / "bundles"
+    """Where bundles lie in the user's cache folder. Raises what `config.cache_home` does."""
+    return cache_home() / "bundles"
 
 
 def _look(folder: Path) -> CachedBundle:

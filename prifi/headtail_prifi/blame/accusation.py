@@ -18,10 +18,10 @@ from headtail_prifi.core.header import MAX_VERSION
 from headtail_prifi.core.messages import NOBODY
 from headtail_prifi.crypto.entropy import Entropy
 from headtail_prifi.crypto.errors import ProofError
-from headtail_prifi.crypto.sigma import knowledge_bytes, prove_knowledge, verify_knowledge
+from headtail_prifi.crypto.sigma import KNOWLEDGE_BYTES, prove_knowledge, verify_knowledge
 from headtail_prifi.setup.epoch import Epoch
 
-PROOF_BYTES: Final = knowledge_bytes(1)
+PROOF_BYTES: Final = KNOWLEDGE_BYTES
 
 _PURPOSE: Final = b"prifi/accusation\0"
 _RECORD: Final = b"prifi/record\0"

@@ -18,11 +18,6 @@ KNOWLEDGE_BYTES: Final = 2 * SCALAR_BYTES
 EQUALITY_BYTES: Final = 2 * SCALAR_BYTES
 
 
-def knowledge_bytes(count: int) -> int:
-    """The size of a proof of knowledge: the same for any number of logarithms."""
-    return KNOWLEDGE_BYTES
-
-
 class Transcript:
     """What both sides of a proof have seen, hashed; challenges come from all of it so far.
 

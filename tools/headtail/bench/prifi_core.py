@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> Report:
             "cipher": default_cipher().name,
             "guards": _GUARDS,
             "sockets": "none",
-            "protections": str(Swarm(scene).protections),
+            "protections": str(Swarm(scene).protections).removeprefix("protections: "),
         },
     )
     counts = [count for count in _CLIENTS if count <= options.clients]

@@ -2,7 +2,8 @@
 
 import argparse
 
-from headtail_models.assets import State, catalogue, default_cache_dir, fetch, state
+from headtail_fabric.config import cache_home
+from headtail_models.assets import State, catalogue, fetch, state
 from headtail_models.assets.catalogue import find
 from headtail_models.assets.progress import Bars
 
@@ -47,7 +48,7 @@ def _fetch(args: argparse.Namespace) -> int:
             fetch(asset.name, progress=bars)
     for asset in assets:
         print(f"{asset.name}: {', '.join(member.file for member in asset.members)}")
-    print(f"in {default_cache_dir() / 'assets'}")
+    print(f"in {cache_home() / 'assets'}")
     return 0
 
 
