@@ -151,6 +151,8 @@ class Device:
             self._source.close()
             for thread in threads:
                 thread.join(_JOIN_S)
+        if progress is not None:
+            progress(self._progress())  # the last look, which the ticker may have passed over
         return self._summary(source_fault)
 
     def _summary(self, source_fault: HeadtailError | None) -> RunSummary:

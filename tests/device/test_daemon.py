@@ -96,6 +96,7 @@ def test_a_clip_through_the_edge_with_every_output(
     assert ready == [True]
     assert told
     assert told[0].frame_count == 8
+    assert sum(told[-1].outcomes.values()) == 8, "the last look sees everything"
     assert ports[0].closed
     assert ports[0].cuts == ["middle"] * 8
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
