@@ -122,15 +122,8 @@ class ZmqClient(ZmqPort[ClientEvent]):
             return self._core.estimate(self._clock.now())
 
     def traffic(self) -> TrafficCount:
-        sent, received = self._loop.socket_bytes() or (None, None)
-        return TrafficCount(
-            messages_up=self._loop.sent,
-            messages_down=self._loop.received,
-            message_bytes_up=self._loop.bytes_sent,
-            message_bytes_down=self._loop.bytes_received,
-            socket_bytes_up=sent,
-            socket_bytes_down=received,
-            retries=self._core.retries,
+        return self._loop.count.traffic_at_client(
+            self._loop.socket_bytes(), retries=self._core.retries
         )
 
     def close(self, timeout_s: float = 1.0) -> None:

@@ -8,6 +8,7 @@ import zmq
 
 from headtail_fabric.peer.geometry import framed_bytes
 from headtail_fabric.peer.meter import SocketMeter, TransportEvent
+from headtail_fabric.peer.traffic import MessageCount
 from headtail_fabric.peer.wakeup import Wakeup
 from headtail_fabric.wire import Buffer
 
@@ -51,8 +52,7 @@ class ZmqLoop:
         self._tend_at = 0.0
         self._drained_at = 0.0
         self._saturated_since: float | None = None
-        self.sent = self.received = 0
-        self.bytes_sent = self.bytes_received = 0
+        self.count = MessageCount()
 
     def read(self, now: float) -> Iterator[list[zmq.Frame]]:
         """Multipart messages that are there, up to a limit so that nothing else starves.
@@ -67,12 +67,11 @@ class ZmqLoop:
             except zmq.Again:
                 self._drained_at = now
                 return
-            self.received += 1
             yield parts
 
     def count_received(self, frames: list[Buffer]) -> None:
-        """These frames of a message counted, without what only ROUTER added."""
-        self.bytes_received += framed_bytes(frames, curve=self._curve)
+        """Count a message that `read` gave by its frames, without what only ROUTER added."""
+        self.count.came(framed_bytes(frames, curve=self._curve))
 
     def send(self, frames: list[Buffer], *, route: bytes | None = None) -> bool:
         """Hand a message to the socket; False when its queue is full.
@@ -88,8 +87,7 @@ class ZmqLoop:
         except zmq.Again:
             # ZeroMQ takes a message whole or not at all: only its first frame can be refused.
             return False
-        self.sent += 1
-        self.bytes_sent += framed_bytes(frames, curve=self._curve)
+        self.count.left(framed_bytes(frames, curve=self._curve))
         return True
 
     def must_tend(self, now: float, *, came: int) -> bool:

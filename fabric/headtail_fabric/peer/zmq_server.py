@@ -136,15 +136,7 @@ class ZmqServer(ZmqPort[ServerEvent]):
         self._loop.wake()
 
     def traffic(self) -> TrafficCount:
-        sent, received = self._loop.socket_bytes() or (None, None)
-        return TrafficCount(
-            messages_up=self._loop.received,
-            messages_down=self._loop.sent,
-            message_bytes_up=self._loop.bytes_received,
-            message_bytes_down=self._loop.bytes_sent,
-            socket_bytes_up=received,
-            socket_bytes_down=sent,
-        )
+        return self._loop.count.traffic_at_server(self._loop.socket_bytes())
 
     def close(self, timeout_s: float = 1.0) -> None:
         if self._closed:

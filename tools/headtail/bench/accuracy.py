@@ -24,7 +24,6 @@ from headtail_models.data.coco_photos import CocoPhotos
 from headtail_models.zoo.evaluation import PICTURE, SHRUNK, Evaluation, Evaluator, Variant
 from headtail_models.zoo.records import Accuracy, encode
 
-HELP: Final = "accuracy and bytes at every cut, against sending pictures"
 PHOTOS: Final = "coco-photos.tar"
 DATA: Final = "HEADTAIL_DATA"
 _COLUMNS: Final = ("sent", "codec", "bytes a frame", "mAP50", "drop", "mAP", "agreement")

@@ -45,7 +45,6 @@ from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.data.coco_photos import CocoPhotos
 from headtail_models.task import task_for
 
-HELP: Final = "bytes and milliseconds of the entropy codes"
 PHOTOS: Final = "coco-photos.tar"
 DATA: Final = "HEADTAIL_DATA"
 _COLUMNS: Final = ("code", "bytes", "of plain", "encode ms", "decode ms", "MMAC", "model bytes")

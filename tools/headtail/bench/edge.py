@@ -34,7 +34,6 @@ from headtail_fabric.peer.zmq_client import ZmqClient
 from headtail_fabric.wire import Buffer, TensorInfo
 from headtail_models.bundle import Bundle, open_bundle
 
-HELP: Final = "tail requests a second, against a bare ONNX Runtime loop"
 _IN_FLIGHT: Final = 4
 _CLIENTS: Final = (1, 4, 16)
 

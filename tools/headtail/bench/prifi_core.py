@@ -38,8 +38,6 @@ from headtail_prifi.round.pads import batch_rounds, combined
 from headtail_prifi.setup.memory import SetupSwarm, enrol
 from headtail_prifi.swarm import Scene, Swarm, set_scene
 
-HELP: Final = "CPU of the DC-net: pads, shuffle, set-up, rounds, blame"
-
 _GUARDS: Final = 3
 _CELLS: Final = {"128": 128, "1k": 1024, "4k": 4096, "16k": 16 * 1024}
 _KEYS: Final = (10, 50, 100, 500)

@@ -31,7 +31,6 @@ from headtail_fabric.peer.zmq_server import ZmqServer
 from headtail_fabric.wire import DType, Hints, TensorInfo, Timings
 from headtail_fabric.zap import Authenticator, client_curve, server_curve
 
-HELP: Final = "messages a second over ZeroMQ, against plain pyzmq"
 _DIGEST: Final = bytes(32)
 _KIB: Final = 1024
 

@@ -44,12 +44,12 @@ def _run(options: argparse.Namespace) -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", default=options.json)
     module.add_arguments(parser)
-    report = module.run(parser.parse_args(options.rest, argparse.Namespace()))
+    chosen = parser.parse_args(options.rest)
+    report = module.run(chosen)
     report.show(Console())
-    path = parser.parse_args(options.rest).json
-    if path is not None:
+    if chosen.json is not None:
         try:
-            report.write(path)
+            report.write(chosen.json)
         except OSError as error:
-            raise ResourceError(f"can't write {path}: {error.strerror}") from None
+            raise ResourceError(f"can't write {chosen.json}: {error.strerror}") from None
     return 0 if all(target.met for target in report.targets) else 3
