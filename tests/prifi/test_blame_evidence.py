@@ -350,7 +350,7 @@ def test_an_answered_case_is_answered_again_in_the_same_words(scene: Scene, plai
 
 
 def conflict_frame(plain: Swarm, client: int, guard: int, reveal: bytes) -> bytes:
-    header = read_header(case_of(plain).frame)._replace(kind=Kind.CONFLICT)
+    header = replace(read_header(case_of(plain).frame), kind=Kind.CONFLICT)
     return frame_of(header, Conflict(client=client, guard=guard, reveal=reveal))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from headtail_prifi.blame.accusation import accuse
 from headtail_prifi.blame.evidence import verify_evidence
@@ -238,7 +239,7 @@ def test_only_the_two_open_their_secret(scene: Scene) -> None:
     from_guard = next(frame for frame in held if read_header(frame).sender == 0)
     header = read_header(from_guard)
     for source in (client_seat(0), guard_seat(2), client_seat(2)):
-        bent = header._replace(sender=source.index).encode() + from_guard[12:]
+        bent = replace(header, sender=source.index).encode() + from_guard[12:]
         with pytest.raises(UnexpectedFrameError):
             swarm.relay.receive(bent, swarm.now, source)
     assert swarm.relay._prosecutor.state is ProsecutorState.CONFRONTING

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from headtail_prifi.crypto import field
 from headtail_prifi.crypto.field import (
-    IntegerMultiplier,
-    Multiplier,
+    InnerProduct,
+    IntegerInnerProduct,
     history_element,
-    multiplier,
+    inner_product,
     multiply,
 )
-from headtail_prifi.crypto.field_gcm import GcmMultiplier
+from headtail_prifi.crypto.field_gcm import GcmInnerProduct
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "prifi-field-v1.json").read_text())
 ONE = b"\x80" + bytes(15)
 elements = st.binary(min_size=16, max_size=16)
 some = settings(max_examples=60, deadline=None)
 
-Backend = Callable[[bytes], Multiplier]
+Backend = Callable[[bytes, bytes], InnerProduct]
 
 
-@pytest.fixture(params=[IntegerMultiplier, GcmMultiplier], ids=["integers", "gcm"])
+@pytest.fixture(params=[IntegerInnerProduct, GcmInnerProduct], ids=["integers", "gcm"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     made: Backend = request.param
     return made
@@ -70,11 +70,13 @@ def test_it_is_a_field(a: bytes, b: bytes, c: bytes) -> None:
 
 
 @some
-@given(elements, elements)
-def test_the_backends_agree(key: bytes, lane: bytes) -> None:
-    integers, gcm = IntegerMultiplier(key), GcmMultiplier(key)
-    assert integers.element == gcm.element == history_element(key)
-    assert integers.times_lanes(lane) == gcm.times_lanes(lane) == schoolbook(lane, integers.element)
+@given(elements, elements, elements, elements)
+def test_the_backends_agree(first: bytes, second: bytes, one: bytes, other: bytes) -> None:
+    integers, gcm = IntegerInnerProduct(first, second), GcmInnerProduct(first, second)
+    h1, h2 = history_element(first), history_element(second)
+    assert integers.elements == gcm.elements == (h1, h2)
+    expected = add(schoolbook(one, h1), schoolbook(other, h2))
+    assert integers.with_rows(one + other) == gcm.with_rows(one + other) == expected
 
 
 @pytest.mark.parametrize("vector", VECTORS["products"])
@@ -84,27 +86,34 @@ def test_products_are_frozen(vector: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["lanes"])
-def test_multipliers_are_frozen(backend: Backend, vector: dict[str, str]) -> None:
-    ready = backend(bytes.fromhex(vector["key"]))
-    assert ready.element.hex() == vector["element"]
-    assert ready.times_lanes(bytes.fromhex(vector["lanes"])).hex() == vector["products"]
+def test_each_half_of_the_inner_product_is_frozen(backend: Backend, vector: dict[str, str]) -> None:
+    key, lanes = bytes.fromhex(vector["key"]), bytes.fromhex(vector["lanes"])
+    first, second = backend(key, b"o" * 16), backend(b"o" * 16, key)
+    assert first.elements[0].hex() == second.elements[1].hex() == vector["element"]
+    nothing = bytes(len(lanes))
+    assert first.with_rows(lanes + nothing).hex() == vector["products"]
+    assert second.with_rows(nothing + lanes).hex() == vector["products"]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
 def test_lanes_are_multiplied_one_by_one(backend: Backend, count: int) -> None:
-    ready = backend(b"h" * 16)
-    lanes = [bytes([n]) * 16 for n in range(count)]
-    assert ready.times_lanes(b"".join(lanes)) == b"".join(map(ready.times_lanes, lanes))
+    ready = backend(b"h" * 16, b"i" * 16)
+    firsts = [bytes([n]) * 16 for n in range(count)]
+    seconds = [bytes([n]) * 16 for n in range(100, 100 + count)]
+    each = [ready.with_rows(one + other) for one, other in zip(firsts, seconds, strict=True)]
+    assert ready.with_rows(b"".join(firsts + seconds)) == b"".join(each)
 
 
 def test_sizes_are_checked(backend: Backend) -> None:
-    ready = backend(b"h" * 16)
-    with pytest.raises(ValueError, match="row of lanes"):
-        ready.times_lanes(bytes(17))
+    ready = backend(b"h" * 16, b"i" * 16)
+    for size in (17, 16, 48):
+        with pytest.raises(ValueError, match="rows of lanes"):
+            ready.with_rows(bytes(size))
     with pytest.raises(ValueError, match="17 bytes"):
         multiply(bytes(17), ONE)
-    with pytest.raises(ValueError, match="history key"):
-        multiplier(bytes(32))
+    for keys in ((bytes(32), bytes(16)), (bytes(16), bytes(32))):
+        with pytest.raises(ValueError, match="history keys"):
+            inner_product(*keys)
 
 
 def test_two_histories_give_two_multipliers() -> None:
@@ -112,7 +121,8 @@ def test_two_histories_give_two_multipliers() -> None:
 
 
 def test_without_cryptography_integers_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(multiplier(bytes(16)), GcmMultiplier)
+    keys = bytes(16), bytes(range(16))
+    assert isinstance(inner_product(*keys), GcmInnerProduct)
     monkeypatch.setitem(sys.modules, "headtail_prifi.crypto.field_gcm", None)
-    monkeypatch.setattr(field, "_multiplier_type", field._multiplier_type.__wrapped__)
-    assert isinstance(multiplier(bytes(16)), IntegerMultiplier)
+    monkeypatch.setattr(field, "_inner_product_type", field._inner_product_type.__wrapped__)
+    assert isinstance(inner_product(*keys), IntegerInnerProduct)

@@ -48,8 +48,10 @@ class Recording(Composer):
     ) -> tuple[bytes, int]:
         frame, bit = super().compose(header, row, lock, owners, permit)
         payload = GEOMETRY.payload_bytes
-        base = np.concatenate((row[:payload], lock.mask(row[payload:].tobytes())))
-        self.plains[header.round] = np.frombuffer(frame[HEADER_BYTES:], np.uint8) ^ base
+        base = row[:payload].tobytes() + lock.mask(row[payload:].tobytes())
+        self.plains[header.round] = np.frombuffer(frame[HEADER_BYTES:], np.uint8) ^ np.frombuffer(
+            base, np.uint8
+        )
         self.locks[header.round] = lock
         return frame, bit
 
@@ -104,7 +106,7 @@ def stream_difference(difference: Bytes, lock: Lock) -> bytes:
     payload = GEOMETRY.payload_bytes
     stream = np.zeros(GEOMETRY.stream_bytes, np.uint8)
     stream[:payload] = difference[:payload]
-    undo = inverse(lock._first.element)
+    undo = inverse(lock._product.elements[0])
     for lane in range(GEOMETRY.lanes):
         start = payload + lane * LANE_BYTES
         wanted = difference[start : start + LANE_BYTES].tobytes()

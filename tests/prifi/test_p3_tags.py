@@ -83,7 +83,8 @@ def play(round_: int, guards: int, owner: int, secret_of: SecretOf) -> View:
     payloads, lanes = [], []
     for client in range(CLIENTS):
         payload = xor([stream[:PAYLOAD] for stream in streams[client]], PAYLOAD)
-        lane = lock.mask(xor([secret_of(s) for s in streams[client]], LANES).tobytes()).copy()
+        mask = lock.mask(xor([secret_of(s) for s in streams[client]], LANES).tobytes())
+        lane = np.frombuffer(bytearray(mask), np.uint8)
         if client == owner:
             cell = seal_cell(
                 cipher,
@@ -109,7 +110,7 @@ def fitting(view: View, secret_of: SecretOf) -> set[int]:
         secrets = [secret_of(stream) for stream in known]
         unknown = secret_of(pad.tobytes().ljust(GEOMETRY.stream_bytes, b"\0"))
         expected = view.lock.mask(xor([*secrets, unknown], LANES).tobytes())
-        if (expected[:16] == view.lanes[client][:16]).all():
+        if expected[:16] == view.lanes[client][:16].tobytes():
             fits.add(client)
     return fits
 

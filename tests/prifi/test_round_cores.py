@@ -192,7 +192,8 @@ def test_a_client_asks_again_for_what_is_missing(scene: Scene) -> None:
     client.to_send(0.0)
     client.receive(frames[3], 1.0)
     (nack,) = client.to_send(1.0)
-    assert read_header(nack.frame)[:4] == (Kind.NACK, 0, 0, 1)
+    header = read_header(nack.frame)
+    assert (header.kind, header.flags, header.sender, header.round) == (Kind.NACK, 0, 0, 1)
     client.receive(frames[2], 1.0)
     assert client.to_send(1.0) == []
     due = client.next_timer()

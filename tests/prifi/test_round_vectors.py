@@ -99,7 +99,7 @@ def compute() -> dict[str, Any]:
         "accusation": accusation().pack().hex(),
         "first link": first_link(EPOCH_ID).hex(),
         "next link": link.hex(),
-        "lock": Lock(link).mask(bytes(range(64))).tobytes().hex(),
+        "lock": Lock(link).mask(bytes(range(64))).hex(),
         "stream of round 5": combined([stream], GEOMETRY, 5, 1)[0].tobytes().hex(),
         "cell": (cell.payload.tobytes() + cell.key.tobytes()).hex(),
         "echo": cell.echo.hex(),

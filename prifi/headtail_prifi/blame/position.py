@@ -53,7 +53,7 @@ def owner_of(place: Place, owners: Sequence[int]) -> int:
 
 def bit_of(data: Buffer, position: int) -> int:
     """0 or 1."""
-    return memoryview(data)[position >> 3] >> (7 - (position & 7)) & 1
+    return data[position >> 3] >> (7 - (position & 7)) & 1
 
 
 def stream_bit(geometry: Geometry, lock: Lock, stream: bytes, position: int) -> int:
@@ -64,4 +64,4 @@ def stream_bit(geometry: Geometry, lock: Lock, stream: bytes, position: int) -> 
     first = geometry.payload_bytes + lane * LANE_BYTES
     second = first + geometry.lane_bytes
     secrets = stream[first : first + LANE_BYTES] + stream[second : second + LANE_BYTES]
-    return bit_of(lock.mask(secrets).tobytes(), bit)
+    return bit_of(lock.mask(secrets), bit)

@@ -8,7 +8,9 @@ frames of another time apart; what they mean is enforced by keys and signatures,
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from headtail_prifi.core.errors import FrameError
 
@@ -51,7 +53,7 @@ class Kind(IntEnum):
 _KINDS: Final = {int(kind): kind for kind in Kind}
 
 
-class Header(NamedTuple):
+class Header(msgspec.Struct, frozen=True, gc=False):
     """`sender` is an index within the role that may send this kind; the relay's is 0."""
 
     kind: Kind

@@ -10,7 +10,7 @@ all rounds before it, and the lock does not depend on signatures at all.
 """
 
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from headtail_prifi.core.body import split_signed
 from headtail_prifi.core.errors import FrameError
@@ -31,13 +31,6 @@ class Offer(Enum):
     DIFFERENT = auto()
 
 
-class Link(NamedTuple):
-    """The history after a round, and the relay's signature of it (perhaps not checked yet)."""
-
-    link: bytes
-    signature: bytes
-
-
 class Chain:
     """Raises nothing but FrameError and SignatureError; what it raises changes nothing."""
 
@@ -48,14 +41,16 @@ class Chain:
         self._relay_key = relay_key
         self._retain = retain
         self._verify_every = verify_every
-        self._links: dict[int, Link] = {-1: Link(first_link(epoch_id), b"")}
+        self._links: dict[int, bytes] = {-1: first_link(epoch_id)}
+        self._signatures: dict[int, bytes] = {}
+        """The relay's, of the history after each round; perhaps not checked yet."""
         self._held: dict[int, Buffer] = {}
         self.next_round = 0
 
     @property
     def link(self) -> bytes:
         """The history so far."""
-        return self._links[self.next_round - 1].link
+        return self._links[self.next_round - 1]
 
     @property
     def missing(self) -> tuple[int, int] | None:
@@ -89,8 +84,10 @@ class Chain:
             HistoryStatement(
                 epoch_id=self._epoch_id, round=round_, link=link, signature=signature
             ).verify(self._relay_key)
-        self._links[round_] = Link(link, signature)
+        self._links[round_] = link
+        self._signatures[round_] = signature
         self._links.pop(round_ - self._retain, None)
+        self._signatures.pop(round_ - self._retain, None)
         self._held.pop(round_, None)
         self.next_round = round_ + 1
         return link
@@ -101,19 +98,18 @@ class Chain:
 
     def link_of(self, round_: int) -> bytes | None:
         """The history after a round; None when it is too old or still to come."""
-        link = self._links.get(round_)
-        return None if link is None else link.link
+        return self._links.get(round_)
 
     def statement(self, round_: int) -> HistoryStatement | None:
         """The relay's signed word for this side's history, to compare with another's.
 
         None when the round is too old, still to come, or the relay's signature of it is bad.
         """
-        link = self._links.get(round_)
-        if link is None or round_ < 0:
+        link, signature = self._links.get(round_), self._signatures.get(round_)
+        if link is None or signature is None:
             return None
         statement = HistoryStatement(
-            epoch_id=self._epoch_id, round=round_, link=link.link, signature=link.signature
+            epoch_id=self._epoch_id, round=round_, link=link, signature=signature
         )
         try:
             statement.verify(self._relay_key)

@@ -306,10 +306,10 @@ class ClientCore:
             return
         if down.certificate is not None:
             self._change(membership, header.round)
-        if self._secrets.client not in membership.clients:
-            self._read_reports(header.round, down)
-            self._stop("this client is in no further membership")
-            return
+            if self._secrets.client not in membership.clients:
+                self._read_reports(header.round, down)
+                self._stop("this client is in no further membership")
+                return
         self._answer(header, down, link)
 
     def _answer(self, opened: Header, down: Down, link: bytes) -> None:

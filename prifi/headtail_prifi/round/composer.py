@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtail_prifi.core.geometry import LANE_BYTES, Geometry
-from headtail_prifi.core.header import Header
+from headtail_prifi.core.header import HEADER_BYTES, Header
 from headtail_prifi.core.messages import NOBODY
 from headtail_prifi.round.cell import Cell
 from headtail_prifi.round.lock import Lock
@@ -18,17 +18,26 @@ Bytes = NDArray[np.uint8]
 
 
 class Composer:
-    """Writes frames for one slot."""
+    """Writes frames for one slot, all of them in one buffer."""
 
     def __init__(self, *, geometry: Geometry, slot: int, outbound: Outbound) -> None:
-        self._geometry = geometry
         self._slot = slot
         self._outbound = outbound
-        self._reservations = (
-            np.zeros(geometry.reservation_lanes * LANE_BYTES, np.uint8),
-            np.zeros(geometry.reservation_lanes * LANE_BYTES, np.uint8),
-        )
-        self._reservations[1][slot >> 3] = 0x80 >> (slot & 7)
+        self._payload_bytes = geometry.payload_bytes
+        self._lanes_at = HEADER_BYTES + geometry.payload_bytes
+        self._reservation_at = HEADER_BYTES + geometry.reservation_start + (slot >> 3)
+        self._reservations = (0, 0x80 >> (slot & 7))
+        self._frame = bytearray(HEADER_BYTES + geometry.upstream_bytes)
+        cipher = np.frombuffer(self._frame, np.uint8)[HEADER_BYTES:]
+        self._payloads = cipher[: geometry.payload_bytes]
+        self._parts = [
+            (
+                cipher[sub_slot * geometry.cell_bytes :][: geometry.cell_bytes],
+                cipher[geometry.key_lane_start(sub_slot) :][:LANE_BYTES],
+            )
+            for sub_slot in range(geometry.sub_slots)
+        ]
+        """Where in the buffer the payload and the key of each sub-slot lie."""
 
     def compose(
         self, header: Header, row: Bytes, lock: Lock, owners: tuple[int, ...], permit: int
@@ -37,40 +46,33 @@ class Composer:
 
         `row` is the round's combined stream; with `permit` 0 no reservation is made.
         """
-        geometry = self._geometry
-        cell = self._cover(row, lock)
+        self._cover(row, lock)
         owned = 0
         for sub_slot, owner in enumerate(owners):
             if owner == NOBODY:
                 continue
             mine = owner == self._slot
-            own = self._outbound.take(mine, sub_slot)
-            self._add_cell(cell, sub_slot, own)
+            self._add_cell(sub_slot, self._outbound.take(mine, sub_slot))
             owned += mine
         bit = permit & (self._outbound.stock > owned)
-        _add(cell[geometry.reservation_start :], self._reservations[bit])
-        return header.encode() + cell.tobytes(), bit
+        self._frame[self._reservation_at] ^= self._reservations[bit]
+        self._frame[:HEADER_BYTES] = header.encode()
+        return bytes(self._frame), bit
 
     def again(self, row: Bytes, lock: Lock, said: Said) -> bytes:
         """The cipher of an earlier round, from its stream and what was said in it."""
-        cell = self._cover(row, lock)
+        self._cover(row, lock)
         for sent in said.cells:
-            self._add_cell(cell, sent.sub_slot, sent.card.cell)
-        _add(cell[self._geometry.reservation_start :], self._reservations[said.reserved])
-        return cell.tobytes()
+            self._add_cell(sent.sub_slot, sent.card.cell)
+        self._frame[self._reservation_at] ^= self._reservations[said.reserved]
+        return bytes(self._frame[HEADER_BYTES:])
 
-    def _cover(self, row: Bytes, lock: Lock) -> Bytes:
+    def _cover(self, row: Bytes, lock: Lock) -> None:
         """What a client sends that has nothing to say."""
-        payload_bytes = self._geometry.payload_bytes
-        secrets = row[payload_bytes:].tobytes()
-        return np.concatenate((row[:payload_bytes], lock.mask(secrets)))
+        self._payloads[:] = row[: self._payload_bytes]
+        self._frame[self._lanes_at :] = lock.mask(row[self._payload_bytes :].tobytes())
 
-    def _add_cell(self, cell: Bytes, sub_slot: int, own: Cell) -> None:
-        start = sub_slot * self._geometry.cell_bytes
-        _add(cell[start : start + self._geometry.cell_bytes], own.payload)
-        start = self._geometry.key_lane_start(sub_slot)
-        _add(cell[start : start + LANE_BYTES], own.key)
-
-
-def _add(part: Bytes, summand: Bytes) -> None:
-    np.bitwise_xor(part, summand, out=part)
+    def _add_cell(self, sub_slot: int, own: Cell) -> None:
+        payload, key = self._parts[sub_slot]
+        payload ^= own.payload
+        key ^= own.key

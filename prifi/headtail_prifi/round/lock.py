@@ -28,31 +28,23 @@ not one byte more for it, a guard 16 bytes a lane.
 import hashlib
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headtail_prifi.core.geometry import LANE_BYTES
-from headtail_prifi.crypto.field import multiplier
-
-Bytes = NDArray[np.uint8]
+from headtail_prifi.crypto.field import inner_product
 
 _PURPOSE: Final = b"prifi/lock\0"
 
 
 class Lock:
-    """The public multipliers of one round."""
+    """The public elements of one round."""
 
     def __init__(self, link: bytes) -> None:
         digest = hashlib.sha256(_PURPOSE + link).digest()
-        self._first = multiplier(digest[:LANE_BYTES])
-        self._second = multiplier(digest[LANE_BYTES:])
+        self._product = inner_product(digest[:LANE_BYTES], digest[LANE_BYTES:])
 
-    def mask(self, secrets: bytes) -> Bytes:
+    def mask(self, secrets: bytes) -> bytes:
         """H1 (x) Q1 xor H2 (x) Q2 for each lane.
 
         `secrets` holds the first elements of all lanes, then the second ones, 16 bytes each; the
         result has half as many bytes.
         """
-        half = len(secrets) // 2
-        first = np.frombuffer(self._first.times_lanes(secrets[:half]), np.uint8)
-        return first ^ np.frombuffer(self._second.times_lanes(secrets[half:]), np.uint8)
+        return self._product.with_rows(secrets)

@@ -153,8 +153,11 @@ class Outbound:
         """
         arrived: list[int] = []
         spoilt: list[Spoilt] = []
+        under_way = self._under_way.pop(report.round, None)
+        if under_way is None:
+            return arrived, spoilt
         again: list[Item] = []
-        for sent in self._under_way.pop(report.round, ()):
+        for sent in under_way:
             start = sent.sub_slot * ECHO_BYTES
             item = sent.card.item
             if report.echoes[start : start + ECHO_BYTES] == sent.card.cell.echo:

@@ -68,7 +68,8 @@ class RoundRecord:
         stream = np.bitwise_xor.reduce(rows)
         opened = self._total
         opened[:payload] ^= stream[:payload]
-        opened[payload:] ^= Lock(self.link).mask(stream[payload:].tobytes())
+        mask = Lock(self.link).mask(stream[payload:].tobytes())
+        opened[payload:] ^= np.frombuffer(mask, np.uint8)
         self.rows = rows
         self.opened = opened
         return opened

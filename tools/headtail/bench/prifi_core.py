@@ -35,6 +35,7 @@ from headtail_prifi.crypto.permutation import generators
 from headtail_prifi.crypto.shuffle import proof_bytes, prove, shuffle, verify
 from headtail_prifi.round.client import ClientCore
 from headtail_prifi.round.pads import batch_rounds, combined
+from headtail_prifi.setup.core import Outgoing
 from headtail_prifi.setup.memory import SetupSwarm, enrol
 from headtail_prifi.swarm import Scene, Swarm, set_scene
 
@@ -43,7 +44,7 @@ _CELLS: Final = {"128": 128, "1k": 1024, "4k": 4096, "16k": 16 * 1024}
 _KEYS: Final = (10, 50, 100, 500)
 _CLIENTS: Final = (10, 50, 100)
 _SPEAKERS: Final = 5
-_TURN_ROUNDS: Final = 64  # one window of vouchers: what is signed once a window is in each turn
+_TURN_ROUNDS: Final = 128  # every turn has all that is rare: two vouchers, a check of the relay's
 _BLAME_LIMIT_S: Final = 600.0
 _PAD_BYTES: Final = 16 * 1024 * 1024
 
@@ -285,16 +286,20 @@ class _Line:
     def _deliver(self, to: Seat, frame: bytes) -> list[tuple[Seat, bytes]]:
         cores = self._clients if to.role is Role.CLIENT else self._guards
         chosen = range(len(cores)) if to.index == ALL else (to.index,)
-        replies: list[tuple[Seat, bytes]] = []
+        sent: list[list[Outgoing]] = []
         started_at = time.process_time()
         for index in chosen:
             core = cores[index]
             core.receive(frame, self._now)
-            replies.extend((Seat(to.role, index), out.frame) for out in core.to_send(self._now))
+            sent.append(core.to_send(self._now))
             while core.next_event() is not None:
                 pass
         self._spent[to.role] += time.process_time() - started_at
-        return replies
+        return [
+            (Seat(to.role, index), out.frame)
+            for index, frames in zip(chosen, sent, strict=True)
+            for out in frames
+        ]
 
 
 # -- blame -----------------------------------------------------------------------------------------
