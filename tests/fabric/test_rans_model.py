@@ -123,6 +123,8 @@ def test_latents_saturate() -> None:
     tensor[0, 0, 1, :3] = [np.nan, np.inf, -np.inf]
     found = codec.decode(codec.encode(tensor), SHAPE)
     assert found[0, :, 0, 0].tolist() == [1, -4, 3]
+    named = RansCodec(scales, fit_tables.fit(levels, alphabet, tables=4), codec_id="rans-fine")
+    assert named.id == "rans-fine"
     assert found[0, 0, 1, :3].tolist() == [-1.5, 1.5, -1.5]
     assert not tensor[0, 1, 1].any()
 

@@ -1,6 +1,4 @@
-"""The codec `rans`: a float tensor, quantised by static scales and entropy-coded."""
-
-from typing import Final
+"""The codecs `rans`, `rans-...`: a float tensor, quantised by static scales and entropy-coded."""
 
 import numpy as np
 
@@ -15,17 +13,19 @@ class RansCodec:
     """Float32 tensors with channels on axis 1. Not thread-safe: one object a thread.
 
     A payload has at most `max_bytes(shape)`, whatever the tensor. Raises ValueError when quantiser
-    and model don't belong together.
+    and model don't belong together. `codec_id` tells it from others at the same cut, that are
+    coarser or finer.
     """
 
-    id: Final = "rans"
-
-    def __init__(self, quantiser: LevelQuantiser, model: CodingModel) -> None:
+    def __init__(
+        self, quantiser: LevelQuantiser, model: CodingModel, *, codec_id: str = "rans"
+    ) -> None:
         if quantiser.alphabet != model.alphabet or quantiser.channels != model.context.channels:
             raise ValueError(
                 f"the quantiser has {quantiser.channels} channels and {quantiser.alphabet}, the "
                 f"model {model.context.channels} and {model.alphabet}"
             )
+        self.id = codec_id
         self._quantiser = quantiser
         self._coder = LevelCoder(model)
 

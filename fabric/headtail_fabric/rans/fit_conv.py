@@ -51,6 +51,52 @@ class Recipe:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layers:
+    """A trained network in floating point; C channels, K taps, H hidden units.
+
+    `weights1` (H, C, K) and `biases1` (H,) see levels less the centre of their channel;
+    `weights2` (2 C, H) and `biases2` (2 C,) give the means in levels, then the scales in half
+    octaves, of which `MIDDLE` stands for 1.
+    """
+
+    radius: int
+    weights1: NDArray[np.float64]
+    biases1: NDArray[np.float64]
+    weights2: NDArray[np.float64]
+    biases2: NDArray[np.float64]
+
+    def integers(self, symbols: int, centres: NDArray[np.int64]) -> ConvContext:
+        """The network with int16 weights, as fine as 32-bit sums allow. Raises ValueError."""
+        arrays = (self.weights1, self.biases1, self.weights2, self.biases2)
+        if not all(np.isfinite(values).all() for values in arrays):
+            raise ValueError("the training diverged: try a lower rate")
+        channels = self.biases2.size // 2
+        units = np.repeat([float(EIGHTHS), 1.0], channels)
+        error: ValueError | None = None
+        for shift2 in range(_MAX_SHIFT2, _FINE, -1):
+            fine1, fine2 = 2.0 ** (_FINE + _SHIFT1), 2.0**shift2
+            scaled2 = self.weights2 * units[:, np.newaxis] * 2.0 ** (shift2 - _FINE)
+            if np.abs(scaled2).max() > _INT16 or np.abs(self.weights1 * fine1).max() > _INT16:
+                continue
+            try:
+                return ConvContext(
+                    symbols=symbols,
+                    radius=self.radius,
+                    centres=centres.astype(np.int16),
+                    weights1=np.rint(self.weights1 * fine1).astype(np.int16),
+                    biases1=np.rint(self.biases1 * fine1).astype(np.int32),
+                    shift1=_SHIFT1,
+                    weights2=np.rint(scaled2).astype(np.int16),
+                    # A shift rounds down: half a unit more makes it round to the nearest.
+                    biases2=np.rint((self.biases2 * units + 0.5) * fine2).astype(np.int32),
+                    shift2=shift2,
+                )
+            except ValueError as found:
+                error = found
+        raise ValueError("the trained weights don't fit into integers: try a lower rate") from error
+
+
 def fit(
     levels: Sequence[NDArray[np.int16]],
     alphabet: Alphabet,
@@ -73,7 +119,36 @@ def fit(
         rate = recipe.rate * (0.505 + 0.495 * math.cos(math.pi * step / recipe.steps))
         places = random.integers(0, samples.count, recipe.batch)
         progress(step, network.train(*samples.take(places), rate))
-    context = network.integers(alphabet.symbols, centres)
+    return _model(network.layers(), symbols, centres, alphabet, tiles)
+
+
+def from_layers(
+    layers: Layers,
+    levels: Sequence[NDArray[np.int16]],
+    alphabet: Alphabet,
+    *,
+    tiles: tuple[int, int] = (1, 1),
+) -> CodingModel:
+    """The model of a network trained elsewhere, whose centres are level 0, for `levels` as above.
+
+    Raises ValueError when the alphabet lacks level 0 or sends some bits of a level as they are,
+    and as `fit` does.
+    """
+    if alphabet.plain_bits or not alphabet.low <= 0 < alphabet.low + alphabet.count:
+        raise ValueError(f"{alphabet} does not have level 0 among its symbols")
+    symbols = np.concatenate(list(symbols_of(levels, alphabet)))
+    centres = np.full(symbols.shape[1], -alphabet.low, dtype=np.int64)
+    return _model(layers, symbols, centres, alphabet, tiles)
+
+
+def _model(
+    layers: Layers,
+    symbols: Symbols,
+    centres: NDArray[np.int64],
+    alphabet: Alphabet,
+    tiles: tuple[int, int],
+) -> CodingModel:
+    context = layers.integers(alphabet.symbols, centres)
     tables = _count(context, symbols)
     return CodingModel(alphabet=alphabet, context=context, tables=tables, tiles=tiles)
 
@@ -149,36 +224,16 @@ class _Network:
             second += 0.001 * (gradient * gradient - second)
             values -= rate * first / (np.sqrt(second) + 1e-8)
 
-    def integers(self, symbols: int, centres: NDArray[np.int64]) -> ConvContext:
-        """The network with int16 weights, as fine as 32-bit sums allow."""
+    def layers(self) -> "Layers":
+        """The network as it stands."""
         weights1, biases1, weights2, biases2 = (v.astype(np.float64) for v in self.parameters)
-        if not all(np.isfinite(values).all() for values in self.parameters):
-            raise ValueError("the training diverged: try a lower rate")
-        units = np.repeat([float(EIGHTHS), 1.0], self._channels)
-        error: ValueError | None = None
-        for shift2 in range(_MAX_SHIFT2, _FINE, -1):
-            fine1, fine2 = 2.0 ** (_FINE + _SHIFT1), 2.0**shift2
-            scaled2 = weights2 * units[:, np.newaxis] * 2.0 ** (shift2 - _FINE)
-            if np.abs(scaled2).max() > _INT16 or np.abs(weights1 * fine1).max() > _INT16:
-                continue
-            try:
-                return ConvContext(
-                    symbols=symbols,
-                    radius=self._radius,
-                    centres=centres.astype(np.int16),
-                    weights1=np.rint(weights1 * fine1)
-                    .astype(np.int16)
-                    .reshape(biases1.size, self._channels, -1),
-                    biases1=np.rint(biases1 * fine1).astype(np.int32),
-                    shift1=_SHIFT1,
-                    weights2=np.rint(scaled2).astype(np.int16),
-                    # A shift rounds down: half a unit more makes it round to the nearest.
-                    biases2=np.rint((biases2 * units + 0.5) * fine2).astype(np.int32),
-                    shift2=shift2,
-                )
-            except ValueError as found:
-                error = found
-        raise ValueError("the trained weights don't fit into integers: try a lower rate") from error
+        return Layers(
+            radius=self._radius,
+            weights1=weights1.reshape(biases1.size, self._channels, -1),
+            biases1=biases1,
+            weights2=weights2,
+            biases2=biases2,
+        )
 
 
 def logistic_bits(outputs: Floats, targets: Floats) -> tuple[float, Floats]:
@@ -211,8 +266,9 @@ def _count(context: ConvContext, symbols: Symbols) -> FrequencyTables:
     """Tables counted on what the integer network predicts, with the logistic as prior."""
     size = context.symbols
     counts = np.zeros(SCALES * EIGHTHS * size)
+    plan = context.plan((1, *symbols.shape[1:]))
     for image in symbols:
-        tables, codes = context.plan((1, *image.shape)).survey(image[np.newaxis])
+        tables, codes = plan.survey(image[np.newaxis])
         counts += np.bincount(tables * size + codes, minlength=counts.size)
     return from_counts(counts.reshape(-1, size) + _PRIOR * _logistic_tables(size))
 
