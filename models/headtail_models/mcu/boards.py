@@ -1,0 +1,89 @@
+"""What the boards have to offer a head.
+
+Memory is what MicroPython leaves for Python after its own start, flash what its file system has, as
+released firmware of 2026 lays them out. Cycles per instruction relate to Cortex-M3 instructions as
+counted by `costs`; the figure for RP2040 comes from an emulated run, the others are estimates. No
+number here was measured on silicon.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """`reserved_bytes` of the heap are for the firmware's modules, links and buffers."""
+
+    name: str
+    core: str
+    mhz: int
+    cycles_per_instruction: float
+    heap_bytes: int
+    flash_bytes: int
+    reserved_bytes: int = 64 * KIB
+
+    @property
+    def head_bytes(self) -> int:
+        """Heap that a head may take: its arena and its blob."""
+        return self.heap_bytes - self.reserved_bytes
+
+    def milliseconds(self, instructions: float) -> float:
+        """An estimate, never a measurement."""
+        return instructions * self.cycles_per_instruction / self.mhz / 1000
+
+
+BOARDS: Final = {
+    board.name: board
+    for board in (
+        Board(
+            name="rp2040",
+            core="Cortex-M0+",
+            mhz=125,
+            cycles_per_instruction=1.69,
+            heap_bytes=190 * KIB,
+            flash_bytes=848 * KIB,
+        ),
+        Board(
+            name="rp2350",
+            core="Cortex-M33",
+            mhz=150,
+            cycles_per_instruction=1.05,
+            heap_bytes=440 * KIB,
+            flash_bytes=2560 * KIB,
+        ),
+        Board(
+            name="esp32-s3",
+            core="Xtensa LX7",
+            mhz=240,
+            cycles_per_instruction=1.4,
+            heap_bytes=200 * KIB,
+            flash_bytes=6144 * KIB,
+        ),
+        Board(
+            name="stm32f4",
+            core="Cortex-M4",
+            mhz=168,
+            cycles_per_instruction=1.2,
+            heap_bytes=120 * KIB,
+            flash_bytes=96 * KIB,
+        ),
+        Board(
+            name="stm32f7",
+            core="Cortex-M7",
+            mhz=216,
+            cycles_per_instruction=1.0,
+            heap_bytes=240 * KIB,
+            flash_bytes=96 * KIB,
+        ),
+        Board(
+            name="nrf52840",
+            core="Cortex-M4",
+            mhz=64,
+            cycles_per_instruction=1.3,
+            heap_bytes=140 * KIB,
+            flash_bytes=256 * KIB,
+        ),
+    )
+}
