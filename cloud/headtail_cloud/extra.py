@@ -1,0 +1,17 @@
+"""Whether what the extra `cloud` installs is there."""
+
+from importlib.util import find_spec
+
+from headtail_fabric.errors import ConfigError
+
+
+class CloudExtraMissingError(ConfigError):
+    """A package that the cloud server needs is not installed. Install them with `pip install
+    'headtail[cloud]'`."""
+
+
+def require(*packages: str) -> None:
+    """Raises CloudExtraMissingError for the first that is missing."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise CloudExtraMissingError(f"the package {package} is not installed")

@@ -1,0 +1,162 @@
+"""The routes, as an ASGI application.
+
+GET  /healthz, /v2/health/live          the process runs
+GET  /readyz, /v2/health/ready          models are loaded
+GET  /metrics                           for Prometheus
+GET  /v2                                who this is
+GET  /v2/models                         what is served
+GET  /v2/models/NAME[/versions/V]       its tensors
+GET  /v2/models/NAME[/versions/V]/ready
+POST /v2/models/NAME[/versions/V]/infer
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from headtail_cloud.gateway import failure
+from headtail_cloud.gateway.deployment import Deployment
+from headtail_cloud.gateway.failure import Failure, FailureError
+from headtail_cloud.gateway.limits import Limits, Turnstile, read_body, while_connected
+from headtail_cloud.metrics import CloudMetrics
+from headtail_cloud.open_inference.message import HEADER_LENGTH, BadRequestError, parse_request
+from headtail_cloud.tenants import Tenants, UnknownKeyError
+from headtail_fabric.logs import fields
+
+log = logging.getLogger(__name__)
+
+_CLIENT_GONE: Final = 499
+"""Nobody reads it; it stands in logs."""
+
+
+class Gateway:
+    """The application's state; `text` gives the measurements in Prometheus's format."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        version: str,
+        tenants: Tenants,
+        limits: Limits,
+        metrics: CloudMetrics,
+        text: Callable[[], str],
+    ) -> None:
+        self._deployment = deployment
+        self._version = version
+        self._tenants = tenants
+        self._limits = limits
+        self._turnstile = Turnstile(limits.concurrency)
+        self._metrics = metrics
+        self._text = text
+
+    def app(self) -> Starlette:
+        """To be run by an ASGI server."""
+        model = "/v2/models/{name}"
+        one = "/v2/models/{name}/versions/{version}"
+        return Starlette(
+            routes=[
+                Route("/healthz", self._live),
+                Route("/v2/health/live", self._live),
+                Route("/readyz", self._ready),
+                Route("/v2/health/ready", self._ready),
+                Route("/metrics", self._measurements),
+                Route("/v2", self._server),
+                Route("/v2/", self._server),
+                Route("/v2/models", self._guarded(self._models)),
+                *(Route(path, self._guarded(self._model)) for path in (model, one)),
+                *(Route(f"{path}/ready", self._guarded(self._model)) for path in (model, one)),
+                *(
+                    Route(f"{path}/infer", self._guarded(self._infer), methods=["POST"])
+                    for path in (model, one)
+                ),
+            ],
+            exception_handlers={HTTPException: self._http_error},
+        )
+
+    async def _live(self, request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def _ready(self, request: Request) -> Response:
+        failed = self._deployment.not_ready()
+        return self._failed(failed) if failed else JSONResponse({"ready": True})
+
+    async def _measurements(self, request: Request) -> Response:
+        return PlainTextResponse(self._text(), media_type="text/plain; version=0.0.4")
+
+    async def _server(self, request: Request) -> Response:
+        return JSONResponse(
+            {"name": "headtail", "version": self._version, "extensions": ["binary_tensor_data"]}
+        )
+
+    async def _models(self, request: Request) -> Response:
+        self._tenants.caller(request.headers.get("authorization"))
+        service = self._deployment.service()
+        return JSONResponse({"models": [service.metadata(tail) for tail in service.models()]})
+
+    async def _model(self, request: Request) -> Response:
+        self._tenants.caller(request.headers.get("authorization"))
+        service = self._deployment.service()
+        name, version = request.path_params["name"], request.path_params.get("version")
+        return JSONResponse(service.metadata(service.model(name, version)))
+
+    async def _infer(self, request: Request) -> Response:
+        caller = self._tenants.caller(request.headers.get("authorization"))
+        with self._turnstile.enter(caller):
+            service = self._deployment.service()
+            name, version = request.path_params["name"], request.path_params.get("version")
+            tail = service.model(name, version)
+            body = await read_body(request, self._limits)
+            parsed = parse_request(body, request.headers.get(HEADER_LENGTH))
+            answer, json_bytes = await while_connected(
+                request, lambda: service.infer(tail, parsed, caller)
+            )
+        if json_bytes is None:
+            return Response(answer, media_type="application/json")
+        headers = {HEADER_LENGTH: str(json_bytes)}
+        return Response(answer, media_type="application/octet-stream", headers=headers)
+
+    def _guarded(
+        self, route: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Turns what went wrong into an answer."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await route(request)
+            except FailureError as error:
+                return self._failed(error.failure)
+            except BadRequestError as error:
+                return self._failed(failure.bad_request(error))
+            except UnknownKeyError as error:
+                return self._failed(
+                    Failure(status=401, code="unknown-key", message=error.message),
+                    {"WWW-Authenticate": "Bearer"},
+                )
+            except ClientDisconnect:
+                log.debug("client gone", extra=fields(path=request.url.path))
+                return Response(status_code=_CLIENT_GONE)
+
+        return guarded
+
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = "not-found" if error.status_code == 404 else "bad-request"
+        return self._failed(
+            Failure(status=error.status_code, code=code, message=error.detail),
+            dict(error.headers or {}),
+        )
+
+    def _failed(self, failed: Failure, headers: dict[str, str] | None = None) -> Response:
+        self._metrics.failed(failed.code)
+        return JSONResponse(
+            {"error": failed.message, "code": failed.code},
+            status_code=failed.status,
+            headers={**failed.headers, **(headers or {})},
+        )
