@@ -1,0 +1,1 @@
+"""Networks in torch, for training only: what runs is ONNX."""

@@ -1,0 +1,269 @@
+"""From trained weights of the detector's jobs to the files that the package is released with.
+
+    python -m headtail_models.training.release_yolov3 --data DIR \\
+        --bottleneck trained/yolov3-tiny-coco --light trained/yolov3-tiny-light \\
+        --filter trained/yolov3-tiny-filter --out models/headtail_models/zoo/released
+
+Coding models are counted, and the filter's threshold is set, on photos that no accuracy is
+reported on: COCO's train2017 and the ImageNet photos.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from torch import nn
+
+from headtail_fabric.errors import HeadtailError
+from headtail_fabric.rans import Alphabet, StepLevels
+from headtail_models.bottleneck.cost import cost
+from headtail_models.bottleneck.prior import Prior
+from headtail_models.bottleneck.rounding import HIGHEST, LOWEST
+from headtail_models.bundle.manifest import Coder, Cut, Filter, Gate, StageEntry
+from headtail_models.exits.filter_threshold import RecallReached, filter_threshold
+from headtail_models.stage import OnnxStage
+from headtail_models.tensor import TensorSpec
+from headtail_models.training.export import export
+from headtail_models.training.job import Job
+from headtail_models.training.jobs import open_job
+from headtail_models.training.pictures import read_pictures
+from headtail_models.training.recipe import Recipe, read_recipe
+from headtail_models.training.trainer import read_best
+from headtail_models.training.yolov3_data import JOIN, MAPS, SHALLOW, SIDE, TRUNK, YoloData
+from headtail_models.training.yolov3_filter import SURE, FilterJob, certainty
+from headtail_models.training.yolov3_light import LightJob
+from headtail_models.training.yolov3_tiny import YoloJob
+from headtail_models.vision.geometry import Geometry
+from headtail_models.vision.prepare import letterbox
+from headtail_models.zoo import yolov3_tiny
+from headtail_models.zoo.released import ReleasedCut
+from headtail_models.zoo.stages import cut_name
+
+STEPS: Final = {
+    "rans-fine": 0.75,
+    "rans": 1.0,
+    "rans-light": 1.4,
+    "rans-coarse": 2.0,
+    "rans-least": 2.8,
+}
+"""Quantiser steps by codec id: one set of weights, five rates."""
+RECALL: Final = 0.95
+"""Of the frames in which the detector sees a person or a vehicle, so many must pass."""
+_LATENTS: Final = "latents"
+_LOGITS: Final = "logits"
+_PHOTOS: Final = 128
+
+Floats = NDArray[np.float32]
+
+
+class Letterboxes:
+    """Photos as the network sees them, (1, 3, 416, 416) each."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def coco(self) -> Iterator[torch.Tensor]:
+        return self._of(self._data / "coco-photos.tar", "images/train2017", _PHOTOS)
+
+    def others(self, every: int) -> Iterator[torch.Tensor]:
+        return self._of(self._data / "imagenet-samples.tar", "", None, every)
+
+    def _of(
+        self, path: Path, prefix: str, limit: int | None, every: int = 1
+    ) -> Iterator[torch.Tensor]:
+        for count, picture in enumerate(read_pictures(path, prefix=prefix, every=every)):
+            if limit is not None and count >= limit:
+                return
+            height, width = picture.shape[:2]
+            geometry = Geometry.letterbox(height, width, to_height=SIDE, to_width=SIDE)
+            yield torch.from_numpy(letterbox(picture, geometry, fill=yolov3_tiny.FILL))
+
+
+class Release:
+    """Writes the parts of one bundle into a folder."""
+
+    def __init__(self, folder: Path, data: Path, console: Console) -> None:
+        self._folder, self._photos, self._console = folder, Letterboxes(data), console
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def bottleneck(self, job: YoloJob, gates: tuple[Gate, ...]) -> None:
+        """The cut `bottleneck`: after layer 5, for all rates."""
+        self._cut(
+            "bottleneck",
+            job.network.encoder,
+            job.network.restore,
+            job.network.prior,
+            after=TRUNK,
+            data=job.data,
+            gates=gates,
+        )
+
+    def light(self, job: LightJob) -> None:
+        """The cut `light`: after layer 1."""
+        self._cut(
+            "light",
+            job.network.encoder,
+            job.network.restore,
+            job.network.prior,
+            after=SHALLOW,
+            data=job.data,
+            gates=(),
+        )
+
+    def presence(self, job: FilterJob) -> Filter:
+        """The filter, with its threshold."""
+        width = job.data.teacher.layer(TRUNK + 1).in_channels
+        shape = (width, SIDE // 8, SIDE // 8)
+        branch = self._export(
+            job.network, "presence", shape, inputs=cut_name(TRUNK), output=_LOGITS
+        )
+        stage = OnnxStage(self._folder / branch.file)
+        chances, something = [], []
+        for image in (*self._photos.coco(), *self._photos.others(every=2)):
+            with torch.no_grad():
+                kept = job.data.teacher(image, after=-1, keep=(TRUNK, *MAPS))
+            logits = stage.run({cut_name(TRUNK): kept[TRUNK].numpy()})[_LOGITS][0]
+            chances.append(1 / (1 + np.exp(logits[0] - logits[1])))
+            seen = [float(certainty(kept[index], job.data.classes)) for index in MAPS]
+            something.append(max(seen) >= SURE)
+        found = filter_threshold(np.array(chances), np.array(something), recall=RECALL)
+        if not isinstance(found, RecallReached):
+            raise SystemExit(f"a recall of {RECALL} needs {found.needed} photos with something")
+        point = found.point
+        self._console.print(f"presence: {point}", markup=False)
+        return Filter(
+            name="presence",
+            branch=branch,
+            threshold=point.threshold,
+            recall=point.recall,
+            dropped=float(np.mean(np.array(chances) < point.threshold)),
+        )
+
+    def _cut(
+        self,
+        name: str,
+        encoder: nn.Module,
+        restore: nn.Module,
+        prior: Prior,
+        *,
+        after: int,
+        data: YoloData,
+        gates: tuple[Gate, ...],
+    ) -> None:
+        channels = prior.channels
+        inputs = data.teacher.layer(after + 1).in_channels
+        side = SIDE // (8 if after == TRUNK else 2)
+        head = self._export(
+            encoder,
+            f"encoder-{name}",
+            (inputs, side, side),
+            inputs=cut_name(after),
+            output=_LATENTS,
+        )
+        tail = self._export(
+            restore,
+            f"tail-{name}",
+            (channels, SIDE // 16, SIDE // 16),
+            inputs=_LATENTS,
+            output=cut_name(JOIN),
+        )
+        latents = self._latents(head, after, data)
+        coders = {
+            codec: self._coder(f"{codec}-{name}.htrc", prior, latents, step)
+            for codec, step in STEPS.items()
+        }
+        macs = prior.macs_per_position * (SIDE // 16) ** 2
+        cut = Cut(
+            name=name,
+            gates=gates,
+            # The device runs the context model, too.
+            head=msgspec.structs.replace(head, macs=head.macs + macs),
+            tail=tail,
+            codecs=tuple(coders),
+            coders=coders,
+        )
+        record = ReleasedCut(after=cut_name(after), before=cut_name(JOIN), cut=cut)
+        text = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+        (self._folder / f"{name}.json").write_bytes(text)
+
+    def _latents(self, head: StageEntry, after: int, data: YoloData) -> Floats:
+        stage = OnnxStage(self._folder / head.file)
+        found = []
+        for image in (*self._photos.coco(), *self._photos.others(every=6)):
+            with torch.no_grad():
+                kept = data.teacher(image, after=-1, keep=(after,))[after]
+            found.append(stage.run({cut_name(after): kept.numpy()})[_LATENTS])
+        return np.concatenate(found)
+
+    def _coder(self, file: str, prior: Prior, latents: Floats, step: float) -> Coder:
+        alphabet = Alphabet(low=LOWEST, count=HIGHEST - LOWEST + 1)
+        steps = np.full(prior.channels, step, dtype=np.float32)
+        levels = StepLevels(steps=steps, alphabet=alphabet).levels(latents)
+        model = prior.coding_model(levels, alphabet, step=step, tiles=(1, 1))
+        (self._folder / file).write_bytes(model.to_bytes())
+        return Coder(file=file, steps=(step,))
+
+    def _export(
+        self, module: nn.Module, name: str, shape: tuple[int, ...], *, inputs: str, output: str
+    ) -> StageEntry:
+        path = self._folder / f"{name}.onnx"
+        difference = export(module, path, shape=shape, inputs=inputs, outputs=(output,))
+        self._console.print(f"{path.name}: {path.stat().st_size:,} B, {difference:.1e} off")
+        spec = OnnxStage(path).outputs[0]
+        return StageEntry(
+            file=path.name,
+            inputs=(TensorSpec(name=inputs, dtype="float32", shape=shape),),
+            outputs=(spec,),
+            macs=cost(module, 1, *shape).macs,
+        )
+
+
+def _open(recipe: Recipe, folder: Path, options: argparse.Namespace) -> Job:
+    if recipe.job == "yolov3-tiny-light":
+        changed: Mapping[str, object] = {**recipe.options, "teacher": str(options.bottleneck)}
+        recipe = msgspec.structs.replace(recipe, options=dict(changed))
+    job = open_job(recipe, options.data, options.cache)
+    job.modules().load_state_dict(read_best(folder))
+    job.modules().eval()
+    return job
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--cache", type=Path, required=True, metavar="DIR", help="of the features")
+    parser.add_argument("--bottleneck", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--light", type=Path, metavar="DIR")
+    parser.add_argument("--filter", type=Path, metavar="DIR")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    options = parser.parse_args(arguments)
+    console = Console()
+    release = Release(options.out / yolov3_tiny.NAME, options.data, console)
+    try:
+        gates: tuple[Gate, ...] = ()
+        if options.filter:
+            job = _open(read_recipe("yolov3-tiny-filter"), options.filter, options)
+            assert isinstance(job, FilterJob)
+            gates = (release.presence(job),)
+        job = _open(read_recipe("yolov3-tiny-coco"), options.bottleneck, options)
+        assert isinstance(job, YoloJob)
+        release.bottleneck(job, gates)
+        if options.light:
+            job = _open(read_recipe("yolov3-tiny-light"), options.light, options)
+            assert isinstance(job, LightJob)
+            release.light(job)
+    except HeadtailError as error:
+        console.print(f"{error}\n{error.advice}", style="red", markup=False)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
