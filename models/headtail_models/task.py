@@ -1,30 +1,30 @@
-"""The seam between pictures and tensors, the same on a device and on an edge.
+"""The seam between what a device captures and tensors, the same on a device and on an edge.
 
-    picture -> prepare -> network -> finish -> (wire) -> answer
+    frame -> prepare -> network -> finish -> (wire) -> answer
 
-`prepare` and `answer` need the picture or its geometry and run on the device; `finish` turns the
-network's raw outputs into the few numbers that are worth sending, wherever the tail ran.
+A frame is a picture, or a patch of sound. `prepare` and `answer` need the frame or its place and
+run on the device; `finish` turns the network's raw outputs into the few numbers that are worth
+sending, wherever the tail ran. How frames enter (`entrance`) and what outputs mean are two things:
+any task but a detector's goes with pictures and with sounds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headtail_fabric.codec.base import Array
-from headtail_fabric.errors import ConfigError, PeerError
-from headtail_models.bundle.manifest import (
-    ClassifyTask,
-    DetectTask,
-    Manifest,
-    Preprocess,
-)
+from headtail_fabric.errors import PeerError
+from headtail_models.audio.answer import Tag, TagAnswer
+from headtail_models.audio.task import TAGS, Tagger
+from headtail_models.bundle.manifest import ClassifyTask, DetectTask, Manifest, TagTask
+from headtail_models.entrance import Entrance, Frame, Place, TaskError, entrance_for
 from headtail_models.vision import yolo
-from headtail_models.vision.answer import Answer, Box, ClassifyAnswer, DetectAnswer
+from headtail_models.vision.answer import Box, ClassifyAnswer, DetectAnswer
 from headtail_models.vision.geometry import Geometry
 from headtail_models.vision.nms import suppress
-from headtail_models.vision.prepare import Picture, centre_crop, check_picture, letterbox
+from headtail_models.vision.prepare import Picture
 
 __all__ = [
     "Answer",
@@ -32,8 +32,12 @@ __all__ = [
     "Box",
     "ClassifyAnswer",
     "DetectAnswer",
+    "Frame",
     "Geometry",
     "Picture",
+    "Place",
+    "Tag",
+    "TagAnswer",
     "Task",
     "TaskError",
     "task_for",
@@ -43,89 +47,86 @@ DETECTIONS: Final = "detections"
 LOGITS: Final = "logits"
 TOP: Final = 5
 
+Answer = DetectAnswer | ClassifyAnswer | TagAnswer
+
 
 class AnswerError(PeerError):
     """The edge's answer does not fit the bundle that the request named. Check that the edge runs
     the same version of Headtail; if it does, it is broken or hostile: use another one."""
 
 
-class TaskError(ConfigError):
-    """The bundle prepares its pictures in a way that can't be carried out. Build it again, or use
-    another one."""
-
-
 class Task(Protocol):
     """What surrounds a network. Implementations are immutable and safe to share by threads."""
 
-    def geometry(self, height: int, width: int) -> Geometry:
+    def geometry(self, height: int, width: int) -> Place:
         """How a picture of that size lies in the network's input; what `prepare` returns, for
-        a picture that is sent whole and prepared elsewhere."""
+        a picture that is sent whole and prepared elsewhere. None where frames are sounds."""
         ...
 
-    def prepare(self, picture: Picture) -> tuple[NDArray[np.float32], Geometry]:
-        """The network's input (1, 3, h, w) of a picture (H, W, 3), BGR.
+    def prepare(self, frame: Frame) -> tuple[NDArray[np.float32], Place]:
+        """The network's input of one frame: (1, 3, h, w) of a picture (H, W, 3), BGR; (1, 1,
+        patch, bands) of a mono sound (n,) float32 no longer than a patch.
 
-        Raises ValueError when it is not a picture.
+        Raises ValueError when it is no such frame.
         """
         ...
 
     def finish(self, outputs: Mapping[str, Array]) -> list[dict[str, Array]]:
-        """The answer's tensors for each picture of a batch of N, from raw outputs (N, ...).
+        """The answer's tensors for each frame of a batch of N, from raw outputs (N, ...).
 
-        `detections` (n, 6) float32: x1, y1, x2, y2 in network pixels, score, class; or `logits`
-        (labels,) float32. All values are finite, whatever the network gave. Raises ValueError
-        when an output is missing or has the wrong shape.
+        `detections` (n, 6) float32: x1, y1, x2, y2 in network pixels, score, class; `logits`
+        (labels,) float32; or `tags` (n, 2) float32: class, score, best first. All values are
+        finite, whatever the network gave. Raises ValueError when an output is missing or has the
+        wrong shape.
         """
         ...
 
-    def answer(self, tensors: Mapping[str, Array], geometry: Geometry) -> Answer:
-        """What those tensors of one picture mean in its own pixels. Raises AnswerError."""
+    def answer(self, tensors: Mapping[str, Array], geometry: Place) -> Answer:
+        """What those tensors of one frame mean; of a picture, in its own pixels.
+
+        Raises AnswerError.
+        """
+        ...
+
+    def early_answer(self, shares: Array, classes: Sequence[int]) -> Answer:
+        """What an exit's probabilities (K,) mean. `classes` are the labels that the first of them
+        stand for, with none all labels; what is left is the exit's doubt, and no label's.
+
+        Raises ValueError for a task that has no exits, or a wrong number of probabilities.
+        """
+        ...
+
+    def nothing(self) -> Answer:
+        """The answer for a frame that holds nothing of interest."""
         ...
 
 
 def task_for(manifest: Manifest) -> Task:
     """The task of a bundle. Raises TaskError when its `preprocess` makes no sense."""
-    _check(manifest)
+    entrance = entrance_for(manifest)
     if isinstance(manifest.task, DetectTask):
-        return _Detect(manifest.task, manifest.preprocess, manifest.labels)
-    return _Classify(manifest.task, manifest.preprocess, manifest.labels)
+        return _Detect(manifest.task, entrance, manifest.labels)
+    if isinstance(manifest.task, TagTask):
+        return _Tag(manifest.task, entrance, manifest.labels)
+    return _Classify(manifest.task, entrance, manifest.labels)
 
 
-def _check(manifest: Manifest) -> None:
-    way = manifest.preprocess
-    if way.kind == "centre-crop" and (way.resize or way.height) < max(way.height, way.width):
-        raise TaskError(f"bundle {manifest.name} crops {way.width}x{way.height} of {way.resize}")
-    if len(way.mean) not in (0, 3) or len(way.std) not in (0, 3) or not all(way.std):
-        raise TaskError(f"bundle {manifest.name} does not normalise three channels")
+class _Entered:
+    """The way in, which is the same for all tasks."""
+
+    def __init__(self, entrance: Entrance) -> None:
+        self._entrance = entrance
+
+    def geometry(self, height: int, width: int) -> Place:
+        return self._entrance.geometry(height, width)
+
+    def prepare(self, frame: Frame) -> tuple[NDArray[np.float32], Place]:
+        return self._entrance.prepare(frame)
 
 
-class _Entrance:
-    """The way in, by the manifest's `preprocess`."""
-
-    def __init__(self, preprocess: Preprocess) -> None:
-        self._preprocess = preprocess
-
-    def geometry(self, height: int, width: int) -> Geometry:
-        way = self._preprocess
-        if way.kind == "letterbox":
-            return Geometry.letterbox(height, width, to_height=way.height, to_width=way.width)
-        resize = way.resize or way.height
-        return Geometry.centre_crop(
-            height, width, resize=resize, to_height=way.height, to_width=way.width
-        )
-
-    def prepare(self, picture: Picture) -> tuple[NDArray[np.float32], Geometry]:
-        check_picture(picture)
-        way = self._preprocess
-        geometry = self.geometry(picture.shape[0], picture.shape[1])
-        if way.kind == "letterbox":
-            return letterbox(picture, geometry, fill=way.fill), geometry
-        return centre_crop(picture, geometry, mean=way.mean, std=way.std), geometry
-
-
-class _Detect(_Entrance):
-    def __init__(self, task: DetectTask, preprocess: Preprocess, labels: tuple[str, ...]) -> None:
-        super().__init__(preprocess)
+class _Detect(_Entered):
+    def __init__(self, task: DetectTask, entrance: Entrance, labels: tuple[str, ...]) -> None:
+        super().__init__(entrance)
         self._task = task
         self._labels = labels
 
@@ -142,7 +143,8 @@ class _Detect(_Entrance):
         )
         return suppress(found, max_iou=self._task.nms_iou, limit=self._task.max_boxes)
 
-    def answer(self, tensors: Mapping[str, Array], geometry: Geometry) -> DetectAnswer:
+    def answer(self, tensors: Mapping[str, Array], geometry: Place) -> DetectAnswer:
+        assert geometry is not None  # a detector takes pictures
         rows = _received(tensors, DETECTIONS)
         if rows.ndim != 2 or rows.shape[1] != 6 or rows.shape[0] > self._task.max_boxes:
             raise AnswerError(
@@ -164,15 +166,21 @@ class _Detect(_Entrance):
             )
         )
 
+    def early_answer(self, shares: Array, classes: Sequence[int]) -> DetectAnswer:
+        raise ValueError("a detector has no exits")
+
+    def nothing(self) -> DetectAnswer:
+        return DetectAnswer(boxes=())
+
     def _box(self, corners: NDArray[np.float32], score: float, class_id: int) -> Box:
         x1, y1, x2, y2 = (float(corner) for corner in corners)
         label = self._labels[class_id]
         return Box(label=label, class_id=class_id, score=score, x1=x1, y1=y1, x2=x2, y2=y2)
 
 
-class _Classify(_Entrance):
-    def __init__(self, task: ClassifyTask, preprocess: Preprocess, labels: tuple[str, ...]) -> None:
-        super().__init__(preprocess)
+class _Classify(_Entered):
+    def __init__(self, task: ClassifyTask, entrance: Entrance, labels: tuple[str, ...]) -> None:
+        super().__init__(entrance)
         self._task = task
         self._labels = labels
 
@@ -183,15 +191,50 @@ class _Classify(_Entrance):
         finite = np.nan_to_num(logits.astype(np.float32, copy=False))
         return [{LOGITS: row} for row in finite]
 
-    def answer(self, tensors: Mapping[str, Array], geometry: Geometry) -> ClassifyAnswer:
+    def answer(self, tensors: Mapping[str, Array], geometry: Place) -> ClassifyAnswer:
         logits = _received(tensors, LOGITS)
         if logits.shape != (len(self._labels),):
             raise AnswerError(f"logits of shape {logits.shape}, expected ({len(self._labels)},)")
         wide = logits.astype(np.float64)
         shares = np.exp(wide - wide.max())
         shares /= shares.sum()
+        return self._ranked(shares, range(len(self._labels)))
+
+    def early_answer(self, shares: Array, classes: Sequence[int]) -> ClassifyAnswer:
+        named = classes or range(len(self._labels))
+        if shares.ndim != 1 or shares.size < len(named):
+            raise ValueError(f"probabilities of shape {shares.shape} for {len(named)} classes")
+        return self._ranked(shares[: len(named)], named)
+
+    def nothing(self) -> ClassifyAnswer:
+        return ClassifyAnswer(top=())
+
+    def _ranked(self, shares: Array, classes: Sequence[int]) -> ClassifyAnswer:
         best = np.argsort(-shares, kind="stable")[:TOP]
-        return ClassifyAnswer(top=tuple((self._labels[i], float(shares[i])) for i in best))
+        return ClassifyAnswer(top=tuple((self._labels[classes[i]], float(shares[i])) for i in best))
+
+
+class _Tag(_Entered):
+    def __init__(self, task: TagTask, entrance: Entrance, labels: tuple[str, ...]) -> None:
+        super().__init__(entrance)
+        self._tagger = Tagger(
+            labels=labels, output=task.output, threshold=task.threshold, most=task.max_tags
+        )
+
+    def finish(self, outputs: Mapping[str, Array]) -> list[dict[str, Array]]:
+        return self._tagger.finish(outputs)
+
+    def answer(self, tensors: Mapping[str, Array], geometry: Place) -> TagAnswer:
+        try:
+            return self._tagger.answer(_received(tensors, TAGS))
+        except ValueError as error:
+            raise AnswerError(str(error)) from None
+
+    def early_answer(self, shares: Array, classes: Sequence[int]) -> TagAnswer:
+        return self._tagger.early_answer(shares, classes)
+
+    def nothing(self) -> TagAnswer:
+        return self._tagger.nothing()
 
 
 def _output(outputs: Mapping[str, Array], name: str, *, ndim: int) -> NDArray[Any]:

@@ -40,7 +40,13 @@ def _entry(**changes: str) -> str:
 
 
 def test_what_headtail_was_released_with() -> None:
-    assert [asset.name for asset in catalogue()] == ["yolov3-tiny", "bikes"]
+    assert [asset.name for asset in catalogue()] == [
+        "yolov3-tiny",
+        "bikes",
+        "yamnet",
+        "mobilenet-v2",
+        "imagenet-names",
+    ]
     assert [member.file for member in find("yolov3-tiny").members] == [
         "yolov3-tiny.weights",
         "yolov3-tiny.cfg",

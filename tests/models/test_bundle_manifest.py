@@ -23,10 +23,12 @@ from headtail_models.bundle.limits import Limits
 from headtail_models.bundle.manifest import (
     SCHEMA,
     ClassifyTask,
+    Coder,
     Cut,
     DetectTask,
     FileEntry,
     Manifest,
+    OperatingPoint,
     QuantiserTable,
     TensorSpec,
     YoloScale,
@@ -173,7 +175,7 @@ def _detect(manifest: Manifest, *scales: YoloScale) -> Manifest:
         ),
         (
             lambda m: replace(m, preprocess=replace(m.preprocess, width=17)),
-            "not one picture of shape",
+            "not one frame of shape",
         ),
         (
             lambda m: replace(m, full=replace(m.full, file="whole.onnx")),
@@ -279,3 +281,228 @@ def test_the_manifest_finds_its_parts(manifest: Manifest) -> None:
     table = cut.quantisers["q8"].quantiser()
     assert table.channels == 8
     assert table.low.dtype == np.float32
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    folder = tmp_path_factory.mktemp("gated")
+    stages = write_stages(folder, gated=True)
+    return replace(stages, files=tuple(_listed(path) for path in sorted(folder.iterdir())))
+
+
+def test_gates_and_coders_come_back_as_they_were(gated: Manifest) -> None:
+    assert decode_manifest(encode_manifest(gated)) == gated
+    check_consistency(gated)
+    cut = gated.cut("code")
+    assert cut is not None
+    assert [stage.file for stage in cut.stages()] == [
+        "trunk-presence.onnx",
+        "branch-presence.onnx",
+        "trunk-guess.onnx",
+        "branch-guess.onnx",
+        "head-code.onnx",
+        "tail-code.onnx",
+    ]
+    assert cut.device_macs == sum(stage.macs for stage in cut.stages()) - cut.tail.macs
+    assert [gate.name for gate in cut.exits()] == ["guess"]
+    assert cut.exits()[0].point("eager") is not None
+    assert cut.exits()[0].point("off") is None
+
+
+def test_a_gate_may_look_where_the_one_before_did(gated: Manifest) -> None:
+    cut = gated.cuts[2]
+    second = replace(cut.gates[0], name="again", trunk=None)
+    odd = replace(cut, gates=(cut.gates[0], second, cut.gates[1]))
+    check_consistency(replace(gated, cuts=(*gated.cuts[:2], odd)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ((), "0 steps for 6 channels"),
+        ((1.0, 2.0), "2 steps for 6 channels"),
+        ((0.0,), "finite and positive"),
+        ((-1.0,), "finite and positive"),
+        ((1e300,), "finite and positive"),
+        ((1e-300,), "finite and positive"),
+    ],
+)
+def test_steps_that_make_no_sense(steps: tuple[float, ...], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Coder(file="x", steps=steps).scales(6)
+
+
+def test_steps_are_for_each_channel() -> None:
+    assert Coder(file="x", steps=(0.5,)).scales(3).tolist() == [0.5] * 3
+    assert Coder(file="x", steps=(0.5, 1.0)).scales(2).tolist() == [0.5, 1.0]
+
+
+def _gates(manifest: Manifest, *, at: int, **changes: object) -> Manifest:
+    """The gated specimen with another filter (0) or exit (1)."""
+    cut = manifest.cuts[2]
+    gates = [*cut.gates]
+    gates[at] = replace(gates[at], **changes)
+    return replace(manifest, cuts=(*manifest.cuts[:2], replace(cut, gates=tuple(gates))))
+
+
+def _coded(manifest: Manifest, **changes: object) -> Manifest:
+    cut = manifest.cuts[2]
+    return replace(manifest, cuts=(*manifest.cuts[:2], replace(cut, **changes)))
+
+
+def _coder(manifest: Manifest, **changes: object) -> Manifest:
+    coders = manifest.cuts[2].coders
+    return _coded(manifest, coders=coders | {"rans": replace(coders["rans"], **changes)})
+
+
+def _row(name: str, *shape: int) -> TensorSpec:
+    return TensorSpec(name=name, dtype="float32", shape=shape)
+
+
+def _branch(manifest: Manifest, at: int, *outputs: TensorSpec) -> Manifest:
+    branch = manifest.cuts[2].gates[at].branch
+    return _gates(manifest, at=at, branch=replace(branch, outputs=outputs))
+
+
+def _points(manifest: Manifest, *points: OperatingPoint) -> Manifest:
+    return _gates(manifest, at=1, points=points, default_point="a")
+
+
+def _point(name: str, threshold: float, coverage: float = 0.5) -> OperatingPoint:
+    return OperatingPoint(name=name, threshold=threshold, coverage=coverage, drop=0.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda m: _coded(m, head=m.cuts[1].head),
+            "the head's inputs are not what gate 'guess' leaves",
+        ),
+        (
+            lambda m: _coded(m, gates=m.cuts[2].gates[1:]),
+            "the inputs of the trunk of gate 'guess' are not the full model's",
+        ),
+        (
+            lambda m: _gates(m, at=1, trunk=None),
+            "the inputs of the branch of gate 'guess' are not what gate 'presence' leaves",
+        ),
+        (
+            lambda m: _gates(
+                m,
+                at=0,
+                trunk=replace(m.cuts[2].gates[0].trunk, outputs=(_row("a", 1), _row("b", 1))),
+            ),
+            "the trunk of gate 'presence' has 2 outputs",
+        ),
+        (lambda m: _gates(m, at=1, name="Presence"), "gate 'presence' is there 2 times"),
+        (lambda m: _branch(m, 0, _row("presence", 3)), "3 logits, a filter has two"),
+        (lambda m: _branch(m, 0, _row("presence", 2, 1)), "not one row of logits"),
+        (lambda m: _branch(m, 1), "not one row of logits"),
+        (lambda m: _branch(m, 1, _row("a", 3), _row("b", 3)), "not one row of logits"),
+        (lambda m: _branch(m, 1, _row("guess", 2)), "2 logits for 3 classes"),
+        (lambda m: _gates(m, at=1, goes_on=True), "3 logits for 3 classes and to go on"),
+        (lambda m: _gates(m, at=1, classes=(0, 1)), "3 logits for 2 classes"),
+        (lambda m: _gates(m, at=1, classes=(0, 1, 3)), "class 3 of 3 labels"),
+        (lambda m: _gates(m, at=1, classes=(0, 1, 1)), "a class is there twice"),
+        (lambda m: _gates(m, at=1, default_point="bold"), "the default point 'bold'"),
+        (lambda m: _gates(m, at=1, points=()), "the default point 'careful'"),
+        (lambda m: _points(m, _point("a", 0.5), _point("a", 0.6)), "is there twice"),
+        (lambda m: _points(m, _point("a", 0.5), _point("off", 0.6)), "or called 'off'"),
+        (lambda m: _points(m, _point("a", 0.5), _point("b", 0.4)), "not in the order"),
+        (lambda m: _points(m, _point("a", 1.5)), "it is closed, yet covers 0.5"),
+        (
+            lambda m: _coded(
+                m,
+                gates=(
+                    *m.cuts[2].gates,
+                    replace(m.cuts[2].gates[1], name="b", trunk=None, default_point="eager"),
+                ),
+            ),
+            "its exits have different operating points",
+        ),
+        (
+            lambda m: replace(
+                m,
+                task=DetectTask(
+                    scales=(YoloScale(output="logits", stride=8, anchors=((1.0, 2.0),)),)
+                ),
+            ),
+            "a detector has no exits",
+        ),
+        (
+            lambda m: _gates(
+                m, at=0, branch=replace(m.cuts[2].gates[0].branch, file="elsewhere.onnx")
+            ),
+            "stage 'elsewhere.onnx' is not among the files",
+        ),
+        (lambda m: _coder(m, file="nowhere.rans"), "'nowhere.rans' is not among the files"),
+        (lambda m: _coder(m, bits=4), "neither steps nor bits, or both"),
+        (lambda m: _coder(m, steps=()), "neither steps nor bits, or both"),
+        (lambda m: _coder(m, steps=(1.0, 1.0)), "2 steps for 6 channels"),
+        (lambda m: _coder(m, steps=(), bits=4), "there is no quantiser table 'rans'"),
+        (lambda m: _coded(m, codecs=("raw", "rans")), "'rans-coarse': it is not among the cut's"),
+        (lambda m: _coded(m, coders={}), "codec 'rans': unknown codec"),
+        (
+            lambda m: _coded(m, codecs=(*m.cuts[2].codecs, "rans+zstd")),
+            "codec 'rans+zstd': unknown codec",
+        ),
+        (
+            lambda m: replace(
+                m,
+                files=tuple(
+                    replace(one, size_bytes=2**30) if one.path == "code.rans" else one
+                    for one in m.files
+                ),
+            ),
+            "'code.rans' has 1073741824 bytes",
+        ),
+        (
+            lambda m: _coded(
+                m,
+                head=replace(m.cuts[2].head, outputs=(replace(m.cuts[2].tensor, dtype="uint8"),)),
+            ),
+            "the tensor is uint8, only float32 can be coded",
+        ),
+        (
+            lambda m: _coded(m, head=replace(m.cuts[2].head, outputs=(_row("code", 6, 2, 2, 2),))),
+            "from 2 to 4 axes can be coded",
+        ),
+        (
+            lambda m: _coded(
+                m, head=replace(m.cuts[2].head, outputs=(_row("code", 6, 1000, 1000),))
+            ),
+            "more than 262144 elements",
+        ),
+    ],
+)
+def test_a_contradiction_of_gates_or_coders_is_named(
+    gated: Manifest, change: Any, told: str
+) -> None:
+    with pytest.raises(InconsistentManifestError) as caught:
+        check_consistency(decode_manifest(encode_manifest(change(gated))))
+    assert told in "; ".join(caught.value.facts["problems"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda m: _gates(m, at=1, criterion="mood"), "criterion"),
+        (lambda m: _gates(m, at=1, temperature=0.0), "temperature"),
+        (lambda m: _gates(m, at=1, classes=(-1,)), "classes"),
+        (lambda m: _gates(m, at=0, threshold=1.5), "threshold"),
+        (lambda m: _gates(m, at=0, recall=-0.1), "recall"),
+        (lambda m: _points(m, _point("a", 2.5)), "threshold"),
+        (lambda m: _points(m, _point("a", 0.5, 1.5)), "coverage"),
+        (lambda m: _points(m, *[_point("a", 0.5)] * 65), "points"),
+        (lambda m: _coded(m, gates=m.cuts[2].gates * 9), "gates"),
+        (lambda m: _coded(m, coders={"q8": Coder(file="x", bits=4)}), "coders"),
+        (lambda m: _coded(m, coders={"rans-": Coder(file="x", bits=4)}), "coders"),
+        (lambda m: _coder(m, bits=9), "bits"),
+    ],
+)
+def test_a_wrong_field_of_a_gate_or_coder_is_named(
+    gated: Manifest, change: Any, where: str
+) -> None:
+    with pytest.raises(InvalidManifestError, match=where):
+        decode_manifest(encode_manifest(change(gated)))

@@ -56,14 +56,14 @@ def _rows(*rows: list[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def _geometry(height: int = 64, width: int = 128) -> Geometry:
-    return task_for(_manifest()).geometry(height, width)
+    return Geometry.letterbox(height, width, to_height=64, to_width=64)
 
 
 def test_a_picture_becomes_the_network_s_input() -> None:
     tensor, geometry = task_for(_manifest()).prepare(np.zeros((64, 128, 3), dtype=np.uint8))
     assert tensor.shape == (1, 3, 64, 64)
     assert tensor.dtype == np.float32
-    assert geometry == _geometry()
+    assert geometry == _geometry() == task_for(_manifest()).geometry(64, 128)
 
 
 def test_a_crop_is_prepared_by_its_manifest() -> None:
@@ -217,3 +217,36 @@ def test_logits_of_another_network_are_refused() -> None:
 def test_a_way_to_prepare_that_makes_no_sense(preprocess: Preprocess) -> None:
     with pytest.raises(TaskError, match="bundle test"):
         task_for(_manifest(ClassifyTask(output="scores"), preprocess))
+
+
+def test_an_exits_probabilities_become_an_answer() -> None:
+    task = task_for(_manifest(ClassifyTask(output="logits"), CROP))
+    answer = task.early_answer(np.array([0.1, 0.7, 0.2]), ())
+    assert isinstance(answer, ClassifyAnswer)
+    assert answer.top == (("traffic light", 0.7), ("cat", 0.2), ("person", 0.1))
+
+
+def test_an_exit_may_know_some_labels_only_and_keep_its_doubt() -> None:
+    task = task_for(_manifest(ClassifyTask(output="logits"), CROP))
+    answer = task.early_answer(np.array([0.5, 0.3, 0.2]), (2, 0))
+    assert isinstance(answer, ClassifyAnswer)
+    assert answer.top == (("cat", 0.5), ("person", 0.3))
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 3)])
+def test_probabilities_that_do_not_fit_the_labels_are_refused(shape: tuple[int, ...]) -> None:
+    task = task_for(_manifest(ClassifyTask(output="logits"), CROP))
+    with pytest.raises(ValueError, match="for 3 classes"):
+        task.early_answer(np.zeros(shape), ())
+
+
+def test_a_detector_has_no_exits() -> None:
+    with pytest.raises(ValueError, match="no exits"):
+        task_for(_manifest()).early_answer(np.ones(3), ())
+
+
+def test_nothing_is_an_answer() -> None:
+    assert task_for(_manifest()).nothing() == DetectAnswer(boxes=())
+    nothing = task_for(_manifest(ClassifyTask(output="logits"), CROP)).nothing()
+    assert nothing == ClassifyAnswer(top=())
+    assert repr(nothing) == "<ClassifyAnswer nothing>"

@@ -34,6 +34,7 @@ def _photos(bundle: Bundle) -> list[LabelledPhoto]:
         noise = np.random.default_rng(seed).integers(0, 256, (48, 80, 3), dtype=np.uint8)
         picture = cv2.GaussianBlur(noise, (9, 9), 0).astype(np.uint8)
         image, geometry = task.prepare(picture)
+        assert geometry is not None
         rows = task.finish(full.run({"image": image}))[0]["detections"]
         boxes = np.column_stack([rows[:, 5], geometry.to_picture(rows[:, :4])])
         sized = boxes[(boxes[:, 3] > boxes[:, 1]) & (boxes[:, 4] > boxes[:, 2])]

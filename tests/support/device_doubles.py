@@ -11,11 +11,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from headtail_device.config import Late
 from headtail_device.delivery import Checkout, Finished
-from headtail_device.head import Encoded
+from headtail_device.early import EarlyAnswer
+from headtail_device.head import Encoded, Ended
 from headtail_device.ledger import Ledger, Outcome
 from headtail_device.placement import FixedPolicy, Policy, Remote, Split
 from headtail_device.runner import Runner, RunnerSettings
 from headtail_device.source.frame import Frame
+from headtail_device.spool import Spooler
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.codec.base import Array
 from headtail_fabric.errors import HeadtailError
@@ -44,19 +46,23 @@ from headtail_models.bundle import write_bundle
 from headtail_models.bundle.manifest import (
     ClassifyTask,
     Cut,
+    Exit,
     Manifest,
     Preprocess,
     QuantiserTable,
     StageEntry,
     TensorSpec,
 )
-from headtail_models.task import Answer, ClassifyAnswer, Geometry, Picture
+from headtail_models.head_chain import Verdict
+from headtail_models.task import Answer, ClassifyAnswer, Geometry, Picture, Place
+from headtail_models.task import Frame as Data
 
 DIGEST = bytes(range(32))
 WAY = Split(cut="middle", codec="raw")
 TENSOR = TensorInfo(name="middle", dtype=DType.UINT8, shape=(1,), codec="raw")
 ANSWER = TensorInfo(name="answer", dtype=DType.UINT8, shape=(1,), codec="raw")
 BY_EDGE = ClassifyAnswer(top=(("edge", 1.0),))
+BY_EXIT = ClassifyAnswer(top=(("exit", 1.0),))
 BY_DEVICE = ClassifyAnswer(top=(("device", 1.0),))
 GEOMETRY = Geometry.letterbox(4, 4, to_height=4, to_width=4)
 
@@ -68,20 +74,36 @@ def picture(index: int = 0, *, height: int = 4, width: int = 4) -> Picture:
     return data
 
 
-def frame(index: int, *, captured_at: float = 0.0, deadline_s: float = 1.0) -> Frame:
+def frame(
+    index: int, *, captured_at: float = 0.0, deadline_s: float = 1.0, origin: str = ""
+) -> Frame:
     return Frame(
         index=index,
         data=picture(index),
         captured_at=captured_at,
         deadline_s=deadline_s,
-        origin=f"test#{index}",
+        origin=origin or f"test#{index}",
     )
 
 
+def verdict(confidence: float) -> Verdict:
+    """What an exit says that lets every frame pass."""
+    gate = Exit(
+        name="exit",
+        branch=StageEntry(file="branch.onnx", inputs=(), outputs=(), macs=1),
+        criterion="max-probability",
+        points=(),
+        default_point="none",
+    )
+    return Verdict(gate=gate, confidence=confidence, ends=False, shares=np.array([0.4, 0.6]))
+
+
 class FakeHead:
-    """Computes nothing, but takes time. `encode_error` and `whole_error` are raised when set."""
+    """Computes nothing, but takes time. `encode_error` and `whole_error` are raised when set; with
+    `ended` a gate ends every frame."""
 
     digest = DIGEST
+    whole_macs = 1000
 
     def __init__(self, clock: FakeClock, *, head_s: float = 0.01, whole_s: float = 0.1) -> None:
         self._clock = clock
@@ -92,27 +114,38 @@ class FakeHead:
         self.whole_error: HeadtailError | ValueError | None = None
         self.decode_error: HeadtailError | None = None
         self.during_encode: Callable[[], object] = lambda: None
+        self.ended: Ended | None = None
+        self.verdicts: tuple[Verdict, ...] = ()
 
-    def encode(self, picture: Picture, way: Remote) -> Encoded:
+    def run(self, data: Data, way: Remote) -> Encoded | Ended:
+        encoded = self.encode(data, way)
+        return encoded if self.ended is None else self.ended
+
+    def encode(self, data: Data, way: Remote) -> Encoded:
         self._clock.advance(self.head_s)
         self.during_encode()
         if self.encode_error is not None:
             raise self.encode_error
         return Encoded(
             tensors=(self.tensor,),
-            payloads=(bytes([picture[0, 0, 0]]),),
+            payloads=(bytes([data[0, 0, 0]]),),
             geometry=GEOMETRY,
             prepare_s=0.0,
             compute_s=self.head_s,
             encode_s=0.0,
+            macs=10,
+            verdicts=self.verdicts,
         )
 
-    def decode(self, tensors: Sequence[TensorInfo], payloads: Frames, geometry: Geometry) -> Answer:
+    def decode(self, tensors: Sequence[TensorInfo], payloads: Frames, geometry: Place) -> Answer:
         if self.decode_error is not None:
             raise self.decode_error
         return BY_EDGE
 
-    def whole(self, picture: Picture) -> Answer:
+    def early(self, verdicts: Sequence[Verdict]) -> EarlyAnswer | None:
+        return EarlyAnswer(gate="exit", answer=BY_EXIT) if verdicts else None
+
+    def whole(self, data: Data) -> Answer:
         self._clock.advance(self.whole_s)
         if self.whole_error is not None:
             raise self.whole_error
@@ -132,6 +165,7 @@ class Bench:
         policy: Policy | None = None,
         packed: Callable[[], bytes] | None = None,
         serves: Sequence[bytes] = (DIGEST,),
+        spool: Callable[["Bench"], Spooler] | None = None,
     ) -> None:
         self.clock = FakeClock(100.0)
         self.link = MemoryLink(self.clock)
@@ -143,14 +177,16 @@ class Bench:
         self.finished: list[Finished] = []
         self.arrived: list[RequestArrived] = []
         self.session = b""
+        self.checkout = Checkout(ledger=self.ledger, deliver=self.finished.append, clock=self.clock)
         self.runner = Runner(
             port=self.client,
             head=self.head,
             policy=policy or FixedPolicy(remote=WAY),
-            checkout=Checkout(ledger=self.ledger, deliver=self.finished.append, clock=self.clock),
+            checkout=self.checkout,
             clock=self.clock,
             settings=RunnerSettings(late=late, max_in_flight=max_in_flight, patience_s=patience_s),
             packed=packed,
+            spooler=None if spool is None else spool(self),
         )
 
     @property

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from headtail_edge.batcher import Batcher
 from headtail_edge.intake import Intake
@@ -18,14 +19,16 @@ from headtail_edge.registry import BundleRegistry
 from headtail_edge.server import EdgeServer
 from headtail_edge.worker import Worker
 from headtail_fabric.clock import FakeClock
-from headtail_fabric.codec import codec_for
 from headtail_fabric.codec.base import Array
 from headtail_fabric.metrics import Counter, NullMetrics
 from headtail_fabric.peer.events import ClientEvent
 from headtail_fabric.peer.memory import MemoryClient, MemoryLink, MemoryServer
 from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.wire import Buffer, DType, TensorInfo
-from headtail_models.bundle import Bundle
+from headtail_models.bundle import Bundle, open_bundle
+from headtail_models.bundle.content import Nowhere, copy_measured
+from headtail_models.bundle.manifest import MANIFEST, decode_manifest, encode_manifest
+from headtail_models.bundle.specimen import write_specimen
 from headtail_models.stage import Stage
 
 
@@ -37,17 +40,28 @@ def crossing(bundle: Bundle, cut: str, *, seed: int = 0) -> Array:
 
 def encoded(bundle: Bundle, cut: str, tensor: Array, codec: str) -> tuple[TensorInfo, Buffer]:
     """That tensor as a device sends it."""
-    base = codec.partition("+")[0]
-    tables = bundle.cut(cut).quantisers
-    quantiser = bundle.quantiser(cut, base) if base in tables else None
+    codecs = bundle.codecs(cut)
     info = TensorInfo(
         name=bundle.cut(cut).tensor.name,
         dtype=DType.FLOAT32,
         shape=tensor.shape,
         codec=codec,
-        quantiser=base if base in tables else "",
+        quantiser=codecs.table(codec),
     )
-    return info, codec_for(codec, quantiser=quantiser).encode(tensor)
+    return info, codecs.new(codec).encode(tensor)
+
+
+def write_with_a_bad_coder(folder: Path) -> Bundle:
+    """A bundle whose hashes are right, and whose coding model is none: its builder has a bug."""
+    write_specimen(folder, gated=True)
+    (folder / "code.rans").write_bytes(b"no coding model")
+    manifest = decode_manifest((folder / MANIFEST).read_bytes())
+    listed = []
+    for entry in manifest.files:
+        with (folder / entry.path).open("rb") as file:
+            listed.append(copy_measured(file, Nowhere(), entry.path))
+    (folder / MANIFEST).write_bytes(encode_manifest(replace(manifest, files=tuple(listed))))
+    return open_bundle(folder)
 
 
 class ScriptedStage:

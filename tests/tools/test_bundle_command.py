@@ -193,3 +193,49 @@ def test_bundles_of_the_cache_go_by_name(run: Run, cached: Path, tmp_path: Path)
 def test_signing_without_a_key(run: Run, folder: Path) -> None:
     with pytest.raises(KeyFileError, match=r"site\.key"):
         run("sign", folder, "--key", "site.key")
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Path:
+    return write_specimen(tmp_path / "gated", gated=True)
+
+
+def test_show_tells_of_coders_and_gates(run: Run, gated: Path) -> None:
+    printed = run("show", gated)
+    rows = [" ".join(line.split()) for line in printed.replace("│", " ").splitlines()]
+    assert "code 6x8x8 115 k 96.1 4.64 k 3.9 1,536 - -" in rows
+    assert "code rans steps 0.0625 code.rans 1,860" in rows
+    assert "code rans-coarse 4 bits code-coarse.rans 1,828" in rows
+    assert "code presence 8x16x16 presence 55.3 k 0.4000 20.0% 0.9900" in rows
+    assert "code guess 12x8x8 max-probability eager 55.3 k 0.6000 70.0% 0.0300" in rows
+    assert "code guess 12x8x8 max-probability careful * 55.3 k 0.9000 40.0% 0.0100" in rows
+    assert "code guess 12x8x8 max-probability closed 55.3 k closed 0.0% 0.0000" in rows
+    assert "code rans 0.7300 0.0200 90" in rows
+
+
+def test_a_bundle_without_coders_and_gates_shows_no_such_tables(run: Run, folder: Path) -> None:
+    printed = run("show", folder)
+    assert "Entropy coders" not in printed
+    assert "Gates" not in printed
+
+
+def test_steps_of_several_sizes_are_shown_as_a_range(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    manifest = write_stages(source, gated=True)
+    cut = manifest.cuts[2]
+    coder = replace(cut.coders["rans"], steps=(0.25, 0.5, 0.5, 0.5, 1.0, 2.0))
+    odd = replace(cut, coders=cut.coders | {"rans": coder})
+    path = write_bundle(source, replace(manifest, cuts=(*manifest.cuts[:2], odd)), tmp_path / "b")
+    assert "steps 0.25 to 2" in run("show", path)
+
+
+def test_verify_loads_gates_and_coders_when_asked(run: Run, gated: Path, tmp_path: Path) -> None:
+    assert "14 files whole, every stage loads" in run("verify", gated, "--load")
+    source = tmp_path / "source"
+    source.mkdir()
+    manifest = write_stages(source, gated=True)
+    (source / "branch-guess.onnx").write_bytes(b"no model")
+    broken = write_bundle(source, manifest, tmp_path / "broken")
+    with pytest.raises(StageLoadError, match=r"branch-guess\.onnx"):
+        run("verify", broken, "--load")

@@ -14,6 +14,7 @@ from headtail_fabric.errors import ConfigError, ResourceError
 from headtail_models.bundle import open_bundle
 from headtail_models.bundle.errors import TargetNotEmptyError
 from headtail_models.bundle.specimen import LABELS, noise, write_stages
+from headtail_models.entrance import pictures_of
 from headtail_models.splitting.bundling import NotBundledError
 from headtail_models.splitting.errors import NotACutError, SampleError
 
@@ -56,7 +57,7 @@ def test_parts_and_a_bundle(run: Run, folder: Path) -> None:
     assert written == ["bundle", "head.onnx", "split.json", "tail.onnx"]
     manifest = open_bundle(folder / "parts" / "bundle").manifest
     assert (manifest.name, manifest.labels) == ("mine", LABELS)
-    assert manifest.preprocess.resize == 20
+    assert pictures_of(manifest).resize == 20
     assert manifest.provenance[0].licence == "CC0-1.0"
     assert "q8" in manifest.cuts[0].quantisers
 

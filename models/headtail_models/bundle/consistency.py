@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from headtail_fabric.codec import CodecError, Quantiser, codec_for
-from headtail_fabric.wire import DType
+from headtail_models.bundle.cut_rules import cut_problems
 from headtail_models.bundle.errors import (
     InconsistentManifestError,
     OversizedBundleError,
@@ -14,10 +13,10 @@ from headtail_models.bundle.errors import (
 from headtail_models.bundle.limits import DEFAULT_LIMITS, Limits
 from headtail_models.bundle.manifest import (
     INPUT,
-    ClassifyTask,
-    Cut,
+    DetectTask,
+    LogMel,
     Manifest,
-    TensorSpec,
+    Preprocess,
 )
 from headtail_models.bundle.paths import OWN_FILES, check_paths
 
@@ -28,9 +27,13 @@ def check_consistency(manifest: Manifest, *, limits: Limits = DEFAULT_LIMITS) ->
     """Raises InconsistentManifestError that names the contradictions, the first few of them;
     UnsafePathError, DuplicateEntryError or OversizedBundleError for its list of files."""
     _check_files(manifest, limits)
-    problems = [*_bundle_problems(manifest), *_stage_problems(manifest)]
+    problems = [
+        *_bundle_problems(manifest),
+        *_stage_problems(manifest),
+        *_input_problems(manifest),
+    ]
     for cut in manifest.cuts:
-        problems += [f"cut {cut.name!r}: {problem}" for problem in _cut_problems(cut, manifest)]
+        problems += [f"cut {cut.name!r}: {problem}" for problem in cut_problems(cut, manifest)]
     if problems:
         told = "; ".join(problems[:MAX_TOLD])
         more = len(problems) - MAX_TOLD
@@ -71,10 +74,12 @@ def _bundle_problems(manifest: Manifest) -> Iterator[str]:
 
 def _task_problems(manifest: Manifest) -> Iterator[str]:
     labels, task = len(manifest.labels), manifest.task
-    if isinstance(task, ClassifyTask):
-        wanted = {task.output: labels}
-    else:
+    if isinstance(task, DetectTask):
         wanted = {scale.output: len(scale.anchors) * (5 + labels) for scale in task.scales}
+        if not isinstance(manifest.preprocess, Preprocess):
+            yield "a detector takes pictures"
+    else:
+        wanted = {task.output: labels}
     if not wanted:
         yield "the task has no outputs"
     specs = {spec.name: spec for spec in manifest.full.outputs}
@@ -99,44 +104,14 @@ def _stage_problems(manifest: Manifest) -> Iterator[str]:
         for tensors in (stage.inputs, stage.outputs):
             if not tensors or len({tensor.name for tensor in tensors}) < len(tensors):
                 yield f"stage {stage.file!r} lacks a tensor or has one twice"
-    picture = (3, manifest.preprocess.height, manifest.preprocess.width)
-    if [tensor.shape for tensor in manifest.full.inputs] != [picture]:
-        yield f"the full model's input is not one picture of shape {list(picture)}"
 
 
-def _cut_problems(cut: Cut, manifest: Manifest) -> Iterator[str]:
-    if _specs(cut.head.inputs) != _specs(manifest.full.inputs):
-        yield "the head's inputs are not the full model's"
-    if _specs(cut.tail.outputs) != _specs(manifest.full.outputs):
-        yield "the tail's outputs are not the full model's"
-    if len(cut.head.outputs) != 1:
-        yield f"{len(cut.head.outputs)} tensors cross, not one"
-        return
-    if _specs(cut.head.outputs) != _specs(cut.tail.inputs):
-        yield "the head's output is not the tail's input"
-    if not cut.codecs or len(set(cut.codecs)) < len(cut.codecs):
-        yield "there is no codec, or one is there twice"
-    quantisers: dict[str, Quantiser] = {}
-    for base, table in cut.quantisers.items():
+def _input_problems(manifest: Manifest) -> Iterator[str]:
+    way = manifest.preprocess
+    if [tensor.shape for tensor in manifest.full.inputs] != [way.input_shape]:
+        yield f"the full model's input is not one frame of shape {list(way.input_shape)}"
+    if isinstance(way, LogMel):
         try:
-            quantisers[base] = table.quantiser()
+            way.front()
         except ValueError as error:
-            yield f"quantiser {base!r}: {error}"
-            continue
-        if quantisers[base].channels != cut.tensor.shape[0]:
-            yield (
-                f"quantiser {base!r} has {quantisers[base].channels} channels, "
-                f"the tensor {cut.tensor.shape[0]}"
-            )
-    for codec_id in cut.codecs:
-        base = codec_id.partition("+")[0]
-        try:
-            codec_for(
-                codec_id, dtype=DType[cut.tensor.dtype.upper()], quantiser=quantisers.get(base)
-            )
-        except CodecError as error:
-            yield f"codec {codec_id!r}: {error}"
-
-
-def _specs(tensors: tuple[TensorSpec, ...]) -> dict[str, TensorSpec]:
-    return {tensor.name: tensor for tensor in tensors}
+            yield f"preprocess: {error}"

@@ -102,6 +102,21 @@ class UnknownCutError(BundleError):
     """The bundle has no such cut, or no such table at it. `headtail bundle show` lists them."""
 
 
+class CodecNotAllowedError(BundleError):
+    """The bundle's tensor can't be sent in that codec. Choose one that `headtail bundle show`
+    lists at the cut; for the cut `input`, where the picture itself is sent, jpeg or webp."""
+
+
+class BadCoderError(BundleError):
+    """A coding model of the bundle can't be used at its cut. Build the bundle again; if it still
+    fails, its builder has a bug."""
+
+
+class UnknownPointError(BundleError):
+    """The bundle's exits were not calibrated for that operating point. `headtail bundle show` lists
+    those there are; `off` turns the exits off."""
+
+
 class TargetNotEmptyError(ConfigError):
     """A bundle is only written into a new or empty folder. Name another folder, or remove the
     old one."""

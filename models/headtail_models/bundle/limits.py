@@ -19,3 +19,4 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 MAX_SIGNATURE_BYTES: Final = 1024
+MAX_CODER_BYTES: Final = 16 * 2**20

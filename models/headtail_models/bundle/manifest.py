@@ -6,15 +6,23 @@ the detached signature, which is about the manifest, lies outside.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from headtail_fabric.codec import Quantiser
 from headtail_models.bundle.errors import FutureSchemaError, InvalidManifestError
-from headtail_models.tensor import Dim, Line, TensorSpec, Word
+from headtail_models.bundle.preprocess import (
+    LogMel,
+    Preparation,
+    Preprocess,
+    decode_preparation,
+)
+from headtail_models.exits.criteria import Criterion
+from headtail_models.tensor import Line, TensorSpec, Word
 
 __all__ = [
     "INPUT",
@@ -22,15 +30,23 @@ __all__ = [
     "SCHEMA",
     "SIGNATURE",
     "ClassifyTask",
+    "Coder",
     "Cut",
     "DetectTask",
+    "Exit",
     "FileEntry",
+    "Filter",
+    "Gate",
+    "LogMel",
     "Manifest",
     "Measured",
+    "OperatingPoint",
+    "Preparation",
     "Preprocess",
     "Provenance",
     "QuantiserTable",
     "StageEntry",
+    "TagTask",
     "TensorSpec",
     "YoloScale",
     "decode_manifest",
@@ -42,12 +58,16 @@ MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"
 INPUT: Final = "input"
 """On the wire, in place of a cut's name: the picture itself crosses."""
+MAX_TAGS: Final = 100
 
 Hex256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 Path = Annotated[str, Meta(min_length=1, max_length=200)]
 Positive = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Temperature = Annotated[float, Meta(gt=0, le=1000)]
+CoderId = Annotated[str, Meta(pattern=r"^rans(-[a-z0-9]{1,16})?\Z")]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +104,108 @@ class QuantiserTable(_Part, frozen=True, kw_only=True):
         return Quantiser(low, high)
 
 
+class Coder(_Part, frozen=True, kw_only=True):
+    """An entropy-coded codec (`headtail_fabric.rans`): its coding model is a file of the bundle.
+
+    Either `steps` or `bits`. With `steps`, one a channel or one for all, a level is `x / step`,
+    rounded. With `bits` (2 to 8) levels are those of the quantiser table that the cut has under
+    the coder's own id.
+    """
+
+    file: Path
+    steps: tuple[float, ...] = ()
+    bits: Annotated[int, Meta(ge=2, le=8)] | None = None
+
+    def scales(self, channels: int) -> NDArray[np.float32]:
+        """`steps` of each channel, (channels,). Raises ValueError when they make no sense."""
+        if len(self.steps) not in (1, channels):
+            raise ValueError(f"{len(self.steps)} steps for {channels} channels")
+        with np.errstate(over="ignore", under="ignore"):
+            steps = np.array(self.steps, dtype=np.float32)
+        if not (np.isfinite(steps).all() and (steps > 0).all()):
+            raise ValueError("steps must be finite and positive")
+        return np.broadcast_to(steps, (channels,)).copy()
+
+
+class OperatingPoint(_Part, frozen=True, kw_only=True):
+    """How eager an exit is, as calibrated: frames at least as sure as `threshold` leave.
+
+    Confidence is that of `exits.criteria`, from 0 to 1; a threshold above 1 closes the exit.
+    `coverage`: share of all frames that left here. `drop`: accuracy that the whole network had
+    more, on those frames.
+    """
+
+    name: Identifier
+    threshold: Annotated[float, Meta(ge=0, le=2)]
+    coverage: Share
+    drop: float
+
+
+class _Gate(_Part, frozen=True, kw_only=True):
+    """A place on the way to the cut where a frame may end.
+
+    `trunk` leads from what the gate before left, or the network's input, to the tensor that the
+    gate looks at and leaves behind; None where that is the same tensor. `branch` turns it into
+    logits, which are divided by `temperature`.
+    """
+
+    name: Identifier
+    trunk: StageEntry | None = None
+    branch: StageEntry
+    temperature: Temperature = 1.0
+
+    @property
+    def logits(self) -> int:
+        """How many the branch gives."""
+        return self.branch.outputs[0].shape[0]
+
+    @property
+    def macs(self) -> int:
+        """Of trunk and branch."""
+        return self.branch.macs + (self.trunk.macs if self.trunk is not None else 0)
+
+
+class Exit(_Gate, frozen=True, kw_only=True, tag="exit"):
+    """A frame that is sure enough is answered here.
+
+    The logits stand for `classes`, indexes of the bundle's labels; with none for all labels in
+    their order. With `goes_on` there is one more logit, the last, for all that the exit can't
+    answer: a frame for which it is the largest does not leave. `points` from the most eager to the
+    least; all exits of a cut have the same ones.
+
+    At a classifier it gives what the whole network would. At a tagger, where labels hold each for
+    itself, it still chooses one: it tells the single label that the frame is about, with its
+    probability as the score, and no other tags. A point's `drop` is then the share of the frames
+    that left whose label is not the best tag of the whole network.
+    """
+
+    criterion: Criterion
+    classes: tuple[Natural, ...] = ()
+    goes_on: bool = False
+    points: Annotated[tuple[OperatingPoint, ...], Meta(max_length=64)]
+    default_point: Identifier
+
+    def point(self, name: str) -> OperatingPoint | None:
+        """The operating point of that name, or None."""
+        return next((point for point in self.points if point.name == name), None)
+
+
+class Filter(_Gate, frozen=True, kw_only=True, tag="filter"):
+    """A frame that holds nothing of interest ends here.
+
+    Two logits, nothing and something; below `threshold` of the probability of something the frame
+    is filtered. `recall`: share of the frames with something in them that pass, on calibration
+    data; `dropped`: share of all frames that don't.
+    """
+
+    threshold: Share
+    recall: Share
+    dropped: Share | None = None
+
+
+Gate = Exit | Filter
+
+
 class Measured(_Part, frozen=True, kw_only=True):
     """Accuracy and payload of one codec at one cut, on a split that nothing was chosen on.
 
@@ -97,14 +219,22 @@ class Measured(_Part, frozen=True, kw_only=True):
 
 
 class Cut(_Part, frozen=True, kw_only=True):
-    """A place where the network may be cut: one tensor crosses."""
+    """A place where the network may be cut: one tensor crosses.
+
+        input -> gate -> gate -> head -> tensor -> codec -> ... -> tail -> outputs
+
+    The head begins at what the last gate left: what a gate ends is not computed any further.
+    """
 
     name: Identifier
+    gates: Annotated[tuple[Gate, ...], Meta(max_length=16)] = ()
     head: StageEntry
     tail: StageEntry
     codecs: tuple[Word, ...]
     quantisers: dict[Word, QuantiserTable] = {}
-    """Quantiser tables by base codec id (`q8`, `q4`)."""
+    """Quantiser tables by base codec id (`q8`, `q4`, that of a coder)."""
+    coders: dict[CoderId, Coder] = {}
+    """Entropy-coded codecs by id: `rans`, `rans-coarse`."""
     measured: tuple[Measured, ...] = ()
 
     @property
@@ -112,21 +242,22 @@ class Cut(_Part, frozen=True, kw_only=True):
         """The tensor that crosses."""
         return self.head.outputs[0]
 
+    @property
+    def device_macs(self) -> int:
+        """What a frame costs that passes every gate and crosses."""
+        return sum(gate.macs for gate in self.gates) + self.head.macs
 
-class Preprocess(_Part, frozen=True, kw_only=True):
-    """How a picture becomes the network's input.
+    def exits(self) -> tuple[Exit, ...]:
+        """The gates that are exits."""
+        return tuple(gate for gate in self.gates if isinstance(gate, Exit))
 
-    `letterbox`: fit into `width` x `height`, keep the aspect ratio, fill with `fill`, RGB / 255,
-    N x C x H x W. `centre-crop`: shorter side to `resize`, crop, normalise with `mean`, `std`.
-    """
-
-    kind: Literal["letterbox", "centre-crop"]
-    width: Dim
-    height: Dim
-    fill: Annotated[int, Meta(ge=0, le=255)] = 127
-    resize: Dim | None = None
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
+    def stages(self) -> Iterator[StageEntry]:
+        """In the order in which a frame meets them."""
+        for gate in self.gates:
+            if gate.trunk is not None:
+                yield gate.trunk
+            yield gate.branch
+        yield from (self.head, self.tail)
 
 
 class YoloScale(_Part, frozen=True, kw_only=True):
@@ -152,6 +283,18 @@ class ClassifyTask(_Part, frozen=True, kw_only=True, tag="classify"):
     output: Word
 
 
+class TagTask(_Part, frozen=True, kw_only=True, tag="tag"):
+    """Tags: the output tensor holds one logit a label, each label true or not for itself.
+
+    The score is the logistic function of the logit; of those with at least `threshold` the best
+    `max_tags` are told.
+    """
+
+    output: Word
+    threshold: Share = 0.1
+    max_tags: Annotated[int, Meta(ge=1, le=MAX_TAGS)] = 10
+
+
 class Provenance(_Part, frozen=True, kw_only=True):
     """Where the weights come from and under which licence they may be passed on."""
 
@@ -167,9 +310,9 @@ class Manifest(_Part, frozen=True, kw_only=True):
     name: Identifier
     version: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,3}\Z")]
     description: Line = ""
-    task: DetectTask | ClassifyTask
+    task: DetectTask | ClassifyTask | TagTask
     labels: tuple[Line, ...]
-    preprocess: Preprocess
+    preprocess: Preparation
     full: StageEntry
     cuts: tuple[Cut, ...]
     default_cut: Identifier
@@ -185,17 +328,17 @@ class Manifest(_Part, frozen=True, kw_only=True):
         return next((cut for cut in self.cuts if cut.name == name), None)
 
     def stages(self) -> Iterator[StageEntry]:
-        """The full model, then head and tail of each cut."""
+        """The full model, then those of each cut."""
         yield self.full
         for cut in self.cuts:
-            yield from (cut.head, cut.tail)
+            yield from cut.stages()
 
 
 class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
-_decoder: Final = msgspec.json.Decoder(Manifest)
+_decoder: Final = msgspec.json.Decoder(Manifest, dec_hook=decode_preparation)
 _schema_decoder: Final = msgspec.json.Decoder(_SchemaOnly)
 
 

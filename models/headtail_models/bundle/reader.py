@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headtail_fabric.codec import Quantiser
+from headtail_fabric.rans import CodingModel
 from headtail_models.bundle.archive import Archive
 from headtail_models.bundle.cache import BundleCache
+from headtail_models.bundle.codecs import TensorCodecs, read_codecs, read_coding_model
 from headtail_models.bundle.consistency import check_consistency
 from headtail_models.bundle.content import storage_errors
 from headtail_models.bundle.errors import NoSuchBundleError, NotABundleError, UnknownCutError
@@ -70,7 +72,8 @@ class Bundle:
         return cut
 
     def head(self, cut: str) -> StageEntry:
-        """From the picture to the tensor that crosses. Raises UnknownCutError."""
+        """From what the cut's last gate left, or the picture where it has none, to the tensor that
+        crosses; `head_chain.HeadChain` runs all of it. Raises UnknownCutError."""
         return self.cut(cut).head
 
     def tail(self, cut: str) -> StageEntry:
@@ -90,6 +93,16 @@ class Bundle:
                 f"{self.name} has no table {base_codec[:32]!r} at {cut!r}, only {known}", cut=cut
             )
         return tables[base_codec].quantiser()
+
+    def coding_model(self, cut: str, codec: str) -> CodingModel:
+        """The model of an entropy-coded codec at a cut. Raises UnknownCutError,
+        CodecNotAllowedError when the cut has no such coder, BadCoderError, BundleStorageError."""
+        return read_coding_model(self.path, self.cut(cut), codec)
+
+    def codecs(self, cut: str) -> TensorCodecs:
+        """All codecs of a cut; what they need is read now. Raises UnknownCutError, BadCoderError,
+        BundleStorageError."""
+        return read_codecs(self.path, self.cut(cut))
 
     def open_stage(self, entry: StageEntry, *, threads: int = 1) -> OnnxStage:
         """Load a stage. Raises StageLoadError, also when the model is not the one described."""

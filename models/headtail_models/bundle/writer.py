@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from headtail_models.bundle.codecs import read_codecs
 from headtail_models.bundle.consistency import check_consistency
 from headtail_models.bundle.content import copy_measured, open_plain, storage_errors
 from headtail_models.bundle.errors import TargetNotEmptyError
@@ -30,8 +31,8 @@ def write_bundle(
     `manifest.files` is replaced. A manifest or signature that lies in `source` is left out; what
     else lies there becomes part of the bundle. `target` appears only when all of it is written,
     and opens without an error then. Signed when there is a `key`. Raises TargetNotEmptyError,
-    InvalidManifestError, InconsistentManifestError, UnsafePathError, LinkInBundleError,
-    OversizedBundleError, BundleStorageError.
+    InvalidManifestError, InconsistentManifestError, BadCoderError, UnsafePathError,
+    LinkInBundleError, OversizedBundleError, BundleStorageError.
     """
     with storage_errors(target):
         if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -40,6 +41,8 @@ def write_bundle(
         part = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
             data = _complete(manifest, _copy(source, part))
+            for cut in manifest.cuts:
+                read_codecs(part, cut)
             (part / MANIFEST).write_bytes(data)
             if key is not None:
                 write_signature(part, sign_manifest(data, key))

@@ -42,7 +42,8 @@ class DetectAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifyAnswer:
-    """The likeliest labels of a picture with their probabilities, best first."""
+    """The likeliest labels of a picture with their probabilities, best first; none when there was
+    nothing of interest to label."""
 
     top: tuple[tuple[str, float], ...]
 
@@ -53,9 +54,6 @@ class ClassifyAnswer:
 
     def __repr__(self) -> str:
         return f"<ClassifyAnswer {_listed([f'{label} {share:.2f}' for label, share in self.top])}>"
-
-
-Answer = DetectAnswer | ClassifyAnswer
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -90,11 +90,11 @@ def _matched(
     for rows, boxes in zip(found, true, strict=True):
         mine = rows[rows[:, 5] == label]
         scores.append(mine[:, 4])
-        hits.append(_match(mine[:, :4], boxes[boxes[:, 0] == label][:, 1:5]))
+        hits.append(match(mine[:, :4], boxes[boxes[:, 0] == label][:, 1:5]))
     return np.concatenate(scores), np.concatenate(hits, axis=1)
 
 
-def _match(found: Floats, true: Floats) -> NDArray[np.bool_]:
+def match(found: Floats, true: Floats) -> NDArray[np.bool_]:
     """Which detections (best first) of one picture and class are hits, at each of IOUS: (10, n)."""
     hits = np.zeros((len(IOUS), len(found)), dtype=bool)
     if not len(found) or not len(true):

@@ -1,6 +1,7 @@
 """Built-in networks: recipes that make a bundle of published weights."""
 
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +12,19 @@ from headtail_models.zoo.errors import UnknownModelError
 
 __all__ = ["build", "known"]
 
-_YOLOV3_TINY: Final = "yolov3-tiny-coco"
+_RECIPES: Final = {
+    "yolov3-tiny-coco": "yolov3_tiny",
+    "mobilenetv2-imagenet": "mobilenet_v2",
+    "yamnet-audio": "yamnet",
+    "resnet-cifar10": "resnet_cifar",
+}
+"""The module of each bundle: its `ASSETS`, and `make(files, folder)`, which writes the files of the
+bundle, of those of the assets, and gives their manifest."""
 
 
 def known() -> tuple[str, ...]:
     """The names of the bundles that `build` makes."""
-    return (_YOLOV3_TINY,)
+    return tuple(_RECIPES)
 
 
 def build(
@@ -34,15 +42,9 @@ def build(
             f"no built-in bundle is called {name!r}; there are: {', '.join(known())}", name=name
         )
     # Needs onnx, which a machine that only runs bundles lacks.
-    from headtail_models.zoo import records, yolov3_tiny
-
-    files = fetch(yolov3_tiny.ASSET, cache_dir=cache_dir, progress=progress or Silence())
+    recipe = import_module(f"headtail_models.zoo.{_RECIPES[name]}")
+    files: dict[str, Path] = {}
+    for asset in recipe.ASSETS:
+        files |= fetch(asset, cache_dir=cache_dir, progress=progress or Silence())
     with tempfile.TemporaryDirectory(prefix="headtail-build-") as folder:
-        manifest = yolov3_tiny.write(
-            yolov3_tiny.read(files),
-            yolov3_tiny.labels(files),
-            Path(folder),
-            calibration=records.read_calibration(name),
-            accuracy=records.read_accuracy(name),
-        )
-        return write_bundle(Path(folder), manifest, out)
+        return write_bundle(Path(folder), recipe.make(files, Path(folder)), out)

@@ -17,6 +17,8 @@ from headtail_fabric.wire import Buffer, DType
 from headtail_models.bundle import Bundle
 from headtail_models.bundle.manifest import Cut, DetectTask
 from headtail_models.data.coco_photos import LabelledPhoto
+from headtail_models.entrance import PictureEntrance, pictures_of
+from headtail_models.head_chain import HeadChain
 from headtail_models.task import DETECTIONS, Geometry, Picture, task_for
 from headtail_models.vision.average_precision import (
     Floats,
@@ -54,7 +56,7 @@ class Variant:
 class Evaluation:
     """What was measured. `stored_bytes` is the mean size of the photos' own files,
     `split_difference` the largest deviation of any raw output, head and tail in float32 against
-    the full model."""
+    the full model, over the cuts that leave its layers as they are."""
 
     photos: int
     true_boxes: int
@@ -77,21 +79,23 @@ class _Split:
 
     def __init__(self, bundle: Bundle, cut: Cut, threads: int) -> None:
         self.cut = cut
-        self._head = bundle.open_stage(cut.head, threads=threads)
+        self._chain = HeadChain(cut, lambda entry: bundle.open_stage(entry, threads=threads))
         self._tail = bundle.open_stage(cut.tail, threads=threads)
-        self._bundle = bundle
+        codecs = bundle.codecs(cut.name)
+        self.coders = [codecs.new(codec_id) for codec_id in cut.coders]
+        self.quantisers = [
+            (codecs.new(base), codecs.new(f"{base}+zstd")) for base in BASES if base in codecs.ids
+        ]
 
     def cross(self, image: Array) -> Array:
-        """The tensor that crosses."""
-        return self._head.run({self._head.inputs[0].name: image})[self.cut.tensor.name]
+        """The tensor that crosses, whatever the gates say."""
+        tensor = self._chain.run(image, heed=False).tensor
+        assert tensor is not None  # no gate was heeded
+        return tensor
 
     def finish(self, tensor: Array) -> dict[str, Array]:
         """The raw outputs for a tensor that has crossed."""
         return self._tail.run({self.cut.tensor.name: tensor})
-
-    def codec(self, codec_id: str) -> TensorCodec:
-        quantiser = self._bundle.quantiser(self.cut.name, codec_id.partition("+")[0])
-        return codec_for(codec_id, dtype=DType.FLOAT32, quantiser=quantiser)
 
 
 class Evaluator:
@@ -107,6 +111,7 @@ class Evaluator:
             raise ValueError(f"{bundle.name} does not detect")
         lenient = replace(manifest.task, threshold=_THRESHOLD)
         self._task = task_for(replace(manifest, task=lenient))
+        self._entrance = PictureEntrance(pictures_of(manifest))
         self._sure = manifest.task.threshold
         self._full = bundle.open_stage(bundle.full(), threads=threads)
         self._splits = [_Split(bundle, cut, threads) for cut in manifest.cuts]
@@ -120,7 +125,7 @@ class Evaluator:
         """Try every variant on one photo."""
         self._true.append(photo.boxes)
         self._stored.append(photo.file_bytes)
-        image, geometry = self._task.prepare(photo.picture)
+        image, geometry = self._entrance.prepare(photo.picture)
         outputs = self._full.run({self._full.inputs[0].name: image})
         self._full_found.append(self._detections(outputs, geometry))
         for split in self._splits:
@@ -153,22 +158,34 @@ class Evaluator:
         self, split: _Split, image: Array, geometry: Geometry, outputs: dict[str, Array]
     ) -> None:
         tensor = split.cross(image)
-        for name, output in split.finish(tensor).items():
-            deviation = float(np.abs(output - outputs[name]).max())
-            self._difference = max(self._difference, deviation)
-        for base in BASES:
-            codec, wrapped = split.codec(base), split.codec(f"{base}+zstd")
-            payload = codec.encode(tensor)
-            arrived = split.finish(codec.decode(payload, tensor.shape))
-            # Zstandard is exact: it changes the size only.
-            sizes = {codec.id: payload, wrapped.id: wrapped.encode(tensor)}
-            self._record((split.cut.name, base), sizes, self._detections(arrived, geometry))
+        if not split.coders:  # else the tail was trained for what the coder leaves
+            for name, output in split.finish(tensor).items():
+                deviation = float(np.abs(output - outputs[name]).max())
+                self._difference = max(self._difference, deviation)
+        for coder in split.coders:
+            self._try_codec(split, coder, (), tensor, geometry)
+        for codec, wrapped in split.quantisers:
+            self._try_codec(split, codec, (wrapped,), tensor, geometry)
+
+    def _try_codec(
+        self,
+        split: _Split,
+        codec: TensorCodec,
+        exact: tuple[TensorCodec, ...],
+        tensor: Array,
+        geometry: Geometry,
+    ) -> None:
+        """One codec, and others that lose nothing beside it: those change the size only."""
+        payload = codec.encode(tensor)
+        arrived = split.finish(codec.decode(payload, tensor.shape))
+        sizes = {codec.id: payload} | {other.id: other.encode(tensor) for other in exact}
+        self._record((split.cut.name, codec.id), sizes, self._detections(arrived, geometry))
 
     def _try_picture(
         self, key: tuple[str, str], codec: TensorCodec, picture: Picture, geometry: Geometry
     ) -> None:
         payload = codec.encode(picture[np.newaxis])
-        image, _ = self._task.prepare(codec.decode(payload, (1, *picture.shape))[0])
+        image, _ = self._entrance.prepare(codec.decode(payload, (1, *picture.shape))[0])
         outputs = self._full.run({self._full.inputs[0].name: image})
         # However large it was sent, the picture lies in the network's input in the same way.
         self._record(key, {key[1]: payload}, self._detections(outputs, geometry))

@@ -4,7 +4,7 @@ Redmon and Farhadi, "YOLOv3: An Incremental Improvement", 2018; the authors' own
 asset `yolov3-tiny` names them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,8 @@ from headtail_models.bundle.manifest import (
     YoloScale,
 )
 from headtail_models.zoo.darknet import Network, Yolo, read_network
-from headtail_models.zoo.records import Accuracy, Calibration
+from headtail_models.zoo.records import Accuracy, Calibration, read_accuracy, read_calibration
+from headtail_models.zoo.released import ReleasedCut, released_cuts, write_released
 from headtail_models.zoo.stages import (
     WEIGHTS,
     Parameter,
@@ -31,20 +32,20 @@ from headtail_models.zoo.stages import (
     write_stage,
     write_weights,
 )
+from headtail_models.zoo.versions import VERSIONS
 
 NAME: Final = "yolov3-tiny-coco"
 ASSET: Final = "yolov3-tiny"
+ASSETS: Final = (ASSET,)
 FILL: Final = 127
 
-_VERSION: Final = "1.0"
 _FINE_MASK: Final = (1, 2, 3)
 """The .cfg names anchors 0, 1, 2 for the fine map, but its weights were trained with these: with
 those of the .cfg its mAP50 is 0.345 instead of 0.491."""
-_DEFAULT_CUT: Final = "L7"
-_DEFAULT_CODEC: Final = "q4+zstd"
-"""The fewest bytes (20,764 a frame) of all cuts and codecs on the photos that the ranges were
-found on, where mAP50 is 0.4256 against the full model's 0.4271: nothing was chosen on the photos
-that the manifest's accuracy comes from."""
+_TRAINED: Final = ("bottleneck", "rans")
+_PLAIN: Final = ("L7", "q4+zstd")
+"""Default cut and codec, the second where nothing was trained: the fewest bytes of all plain cuts
+and codecs on photos that no accuracy is reported on."""
 _CODECS: Final = ("q8+zstd", "q8", "q4+zstd", "q4", "raw+zstd", "raw")
 
 
@@ -64,6 +65,18 @@ def labels(files: Mapping[str, Path]) -> tuple[str, ...]:
     return tuple(filter(None, files["coco.names"].read_text(encoding="utf-8").splitlines()))
 
 
+def make(files: Mapping[str, Path], folder: Path) -> Manifest:
+    """Write the released bundle's files, of those of the assets. Raises DarknetError."""
+    return write(
+        read(files),
+        labels(files),
+        folder,
+        calibration=read_calibration(NAME),
+        accuracy=read_accuracy(NAME),
+        parts=released_cuts(NAME),
+    )
+
+
 def write(
     network: Network,
     names: tuple[str, ...],
@@ -71,23 +84,37 @@ def write(
     *,
     calibration: Calibration,
     accuracy: Accuracy,
+    parts: Iterable[ReleasedCut] = (),
 ) -> Manifest:
     """Write the stages and their weights into `folder`; the manifest lacks only the files' list.
 
-    The same network and records give the same bytes, on any machine.
+    `parts` are trained cuts of this very network. The same network, parts and records give the
+    same bytes, on any machine.
     """
     parameters = write_weights(network, folder / WEIGHTS)
     full = write_stage(network, folder / "full.onnx", after=-1, until=None, parameters=parameters)
-    cuts = tuple(
-        _write_cut(network, layer, folder, parameters, calibration, accuracy)
+    cuts = {
+        cut_name(layer): _write_cut(network, layer, folder, parameters, calibration, accuracy)
         for layer in cut_points(network)
-    )
+    }
+    trained = [
+        write_released(
+            NAME,
+            part,
+            folder,
+            before=cuts[part.after].head,
+            after=cuts[part.before].tail,
+            measured=accuracy.cuts.get(part.cut.name, ()),
+        )
+        for part in parts
+    ]
+    default_cut, default_codec = _TRAINED if trained else _PLAIN
     return Manifest(
         schema=SCHEMA,
         name=NAME,
-        version=_VERSION,
-        description="YOLOv3-tiny, 80 classes of COCO, 416x416, cut after each layer of its trunk",
-        task=DetectTask(scales=_scales(network)),
+        version=VERSIONS[NAME],
+        description="YOLOv3-tiny, 80 classes of COCO, 416x416: trained bottlenecks and plain cuts",
+        task=DetectTask(scales=scales(network)),
         labels=names,
         preprocess=Preprocess(
             kind="letterbox",
@@ -96,9 +123,9 @@ def write(
             fill=FILL,
         ),
         full=full,
-        cuts=cuts,
-        default_cut=_DEFAULT_CUT,
-        default_codec=_DEFAULT_CODEC,
+        cuts=(*cuts.values(), *trained),
+        default_cut=default_cut,
+        default_codec=default_codec,
         metric=accuracy.metric,
         metric_split=accuracy.split,
         full_value=accuracy.full_value,
@@ -130,7 +157,7 @@ def _write_cut(
     )
 
 
-def _scales(network: Network) -> tuple[YoloScale, ...]:
+def scales(network: Network) -> tuple[YoloScale, ...]:
     return tuple(
         YoloScale(
             output=map_name(network, index),

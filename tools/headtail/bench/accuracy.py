@@ -34,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bundle", type=Path, metavar="PATH", help="default: yolov3-tiny-coco, built afresh"
     )
     parser.add_argument(
-        "--photos", type=Path, metavar="TAR", help=f"default: ${DATA}/{PHOTOS}", default=_photos()
+        "--photos",
+        type=Path,
+        metavar="TAR",
+        help=f"default: ${DATA}/{PHOTOS}",
+        default=default_photos(),
     )
     parser.add_argument("--split", default="val2017", help="default val2017")
     parser.add_argument("--limit", type=int, metavar="N", help="take the first N photos only")
@@ -76,7 +80,8 @@ def run(options: argparse.Namespace) -> Report:
     return report
 
 
-def _photos() -> Path | None:
+def default_photos() -> Path | None:
+    """The photo set in the folder that the environment names, or None."""
     folder = os.environ.get(DATA)
     return Path(folder) / PHOTOS if folder else None
 
@@ -179,7 +184,7 @@ def _plot(evaluation: Evaluation, path: Path, title: str) -> None:
             panel.plot(sizes, values, marker, label=series, linewidth=0.8, markersize=5)
             for variant, size, height in zip(points, sizes, values, strict=True):
                 panel.annotate(
-                    variant.codec.split()[-1] if " " in variant.codec else variant.place,
+                    _label(variant),
                     (size, height),
                     xytext=(0, 5),
                     textcoords="offset points",
@@ -196,6 +201,13 @@ def _plot(evaluation: Evaluation, path: Path, title: str) -> None:
     pyplot.close(figure)
 
 
+def _label(variant: Variant) -> str:
+    """What tells a point from the others of its series."""
+    if " " in variant.codec:
+        return variant.codec.split()[-1]
+    return variant.codec.partition("-")[2] if variant.codec.startswith("rans") else variant.place
+
+
 def _map50(variant: Variant) -> float:
     return variant.precision.map50
 
@@ -207,6 +219,9 @@ def _agreement(variant: Variant) -> float:
 def _series(evaluation: Evaluation) -> Iterator[tuple[str, str, list[Variant]]]:
     for codec, marker in (("q8+zstd", "s"), ("q4+zstd", "o")):
         yield f"cut, {codec}", marker, [v for v in evaluation.variants if v.codec == codec]
+    coded = [v for v in evaluation.variants if v.codec.partition("-")[0] == "rans"]
+    for place, marker in zip(dict.fromkeys(v.place for v in coded), ("D-", "D--"), strict=False):
+        yield f"{place}, rans", marker, [v for v in coded if v.place == place]
     for place, codec, marker in (
         (PICTURE, "jpeg", "^-"),
         (PICTURE, "webp", "v"),

@@ -1,0 +1,103 @@
+"""How what a device captures becomes a network's input, as the manifest says it.
+
+{"kind": "letterbox" | "centre-crop", ...}    pictures: `Preprocess`
+{"kind": "log-mel", ...}                      sounds: `LogMel`
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headtail_models.audio import log_mel
+from headtail_models.tensor import Dim
+
+LOG_MEL: Final = "log-mel"
+
+_Length = Annotated[int, Meta(ge=1, le=16_384)]
+_Hertz = Annotated[float, Meta(gt=0, le=192_000)]
+
+
+class Preparation:
+    """The ways there are: a `Preprocess` or a `LogMel`, told apart by `kind`."""
+
+    __slots__ = ()
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of the network's only input, without the batch axis."""
+        raise NotImplementedError
+
+
+class Preprocess(
+    msgspec.Struct, Preparation, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """How a picture becomes the network's input.
+
+    `letterbox`: fit into `width` x `height`, keep the aspect ratio, fill with `fill`, RGB / 255,
+    N x C x H x W. `centre-crop`: shorter side to `resize`, crop, normalise with `mean`, `std`.
+    """
+
+    kind: Literal["letterbox", "centre-crop"]
+    width: Dim
+    height: Dim
+    fill: Annotated[int, Meta(ge=0, le=255)] = 127
+    resize: Dim | None = None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(3, height, width)."""
+        return 3, self.height, self.width
+
+
+class LogMel(
+    msgspec.Struct,
+    Preparation,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag=LOG_MEL,
+):
+    """How a sound becomes the network's input: one patch of log-mel spectra.
+
+    The fields are those of `audio.log_mel.LogMel`, which carries it out: `window`, `hop` and `fft`
+    in samples, `patch` and `patch_hop` in spectra. `patch_hop` is how far apart a device begins
+    its patches.
+    """
+
+    rate: Annotated[int, Meta(ge=1_000, le=384_000)] = 16_000
+    window: _Length = 400
+    hop: _Length = 160
+    fft: _Length = 512
+    bands: Annotated[int, Meta(ge=1, le=512)] = 64
+    low_hz: _Hertz = 125.0
+    high_hz: _Hertz = 7500.0
+    offset: Annotated[float, Meta(gt=0, le=1)] = 1e-3
+    patch: _Length = 96
+    patch_hop: _Length = 48
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(1, patch, bands)."""
+        return 1, self.patch, self.bands
+
+    def front(self) -> log_mel.LogMel:
+        """What carries it out. Raises ValueError when the fields don't fit each other."""
+        return log_mel.LogMel(**msgspec.structs.asdict(self))
+
+
+def decode_preparation(kind: type, value: Any) -> Preparation:
+    """msgspec's `dec_hook` for a `Preparation`. Raises ValueError.
+
+    No tagged union of msgspec's own: one class of pictures has two kinds, and the bytes of the
+    bundles that are out there, so their digests, must stay.
+    """
+    assert kind is Preparation
+    sounds = isinstance(value, dict) and value.get("kind") == LOG_MEL
+    try:
+        return msgspec.convert(value, LogMel) if sounds else msgspec.convert(value, Preprocess)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None  # msgspec adds where in the manifest

@@ -1,0 +1,318 @@
+"""From a finished training to the released files of `resnet-cifar10`.
+
+    python -m headtail_models.zoo.resnet_cifar_release TRAINING DATA OUT
+
+Exports every stage, chooses temperatures, operating points and coding tables on the calibration
+split, and measures what came out on the test split, on which nothing is chosen.
+"""
+
+import argparse
+import copy
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from headtail_fabric.errors import HeadtailError
+from headtail_fabric.rans import Alphabet, CodingModel, RansCodec, StepLevels
+from headtail_fabric.rans.fit_tables import fit
+from headtail_models.bottleneck.cost import cost
+from headtail_models.bottleneck.rounding import HIGHEST, LOWEST
+from headtail_models.bundle.manifest import Measured, OperatingPoint, QuantiserTable
+from headtail_models.data.cifar10 import FILE, SIDE, Cifar10, LabelledPictures
+from headtail_models.exits.answers import Answers
+from headtail_models.exits.cascade import Cascade, CascadeLogits, Piece
+from headtail_models.exits.criteria import Criterion
+from headtail_models.exits.temperature import fit_temperature
+from headtail_models.exits.thresholds import AccuracyBudget, Point, Reached, choose
+from headtail_models.nets.resnet_cifar import ResNetCifar
+from headtail_models.stage import OnnxStage
+from headtail_models.training.cifar import CifarJob, normalised
+from headtail_models.training.errors import CheckpointError
+from headtail_models.training.export import export, halve
+from headtail_models.training.recipe import Recipe, read_recipe
+from headtail_models.training.trainer import BEST
+from headtail_models.zoo.resnet_cifar import (
+    CUT,
+    NAME,
+    RECORD,
+    ExitRecord,
+    Record,
+    coder_file,
+)
+
+CRITERION: Final[Criterion] = "entropy"
+DROPS: Final = {"drop-2": 0.02, "drop-1": 0.01, "drop-half": 0.005, "drop-0": 0.0}
+"""Operating points from the most eager to the least, and the accuracy that each may cost."""
+SURENESS: Final = 0.9
+"""That a point costs no more than that on other pictures either."""
+STEPS: Final = {"rans": 1.0, "rans-coarse": 1.5}
+_CHUNK: Final = 500
+"""Pictures whose latents are one tensor for the coder's tables."""
+_CODED: Final = 500
+"""Test pictures whose payloads are made; what an integer code loses needs no payload."""
+
+_PARTS: Final = {
+    # stage: tensor in, its shape, tensor out
+    "trunk0": ("image", "near"),
+    "branch0": ("near", "logits0"),
+    "trunk1": ("near", "far"),
+    "branch1": ("far", "logits1"),
+    "head": ("far", CUT),
+    "tail": (CUT, "logits"),
+    "full": ("image", "logits"),
+}
+
+
+class _Whole(nn.Module):
+    """The network without its branches, as it runs where there is nothing to save."""
+
+    def __init__(self, network: ResNetCifar) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.network(picture)
+        return logits
+
+
+def folded(network: ResNetCifar) -> ResNetCifar:
+    """A copy whose normalisations are part of the convolutions before them."""
+    result = copy.deepcopy(network).eval()
+    for parent in result.modules():
+        before: tuple[str, nn.Conv2d] | None = None
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.BatchNorm2d) and before is not None:
+                setattr(parent, before[0], fuse_conv_bn_eval(before[1], child))
+                setattr(parent, name, nn.Identity())
+            before = (name, child) if isinstance(child, nn.Conv2d) else None
+    return result
+
+
+def export_stages(network: ResNetCifar, out: Path) -> dict[str, int]:
+    """Write every stage of a network; their multiply-adds. Raises ExportError."""
+    whole = folded(network)
+    halve(whole)
+    parts: dict[str, nn.Module] = {
+        "trunk0": whole.trunk0,
+        "branch0": whole.branch0,
+        "trunk1": whole.trunk1,
+        "branch1": whole.branch1,
+        "head": whole.encoder,
+        "tail": whole.tail,
+        "full": _Whole(whole),
+    }
+    shapes = _shapes(whole)
+    for name, (taken, given) in _PARTS.items():
+        export(
+            parts[name],
+            out / f"{name}.onnx",
+            shape=shapes[taken],
+            inputs=taken,
+            outputs=(given,),
+        )
+    return {name: cost(parts[name], 1, *shapes[_PARTS[name][0]]).macs for name in _PARTS}
+
+
+def open_cascade(out: Path) -> Cascade:
+    """The exported stages."""
+    pieces = {
+        name: Piece(OnnxStage(out / f"{name}.onnx"), taken, given)
+        for name, (taken, given) in _PARTS.items()
+    }
+    return Cascade(
+        exits=((pieces["trunk0"], pieces["branch0"]), (pieces["trunk1"], pieces["branch1"])),
+        head=pieces["head"],
+        tail=pieces["tail"],
+    )
+
+
+def exit_costs(macs: Mapping[str, int]) -> tuple[float, float, float]:
+    """Multiply-adds of a frame that leaves at each exit, and at the end."""
+    first = macs["trunk0"] + macs["branch0"]
+    second = first + macs["trunk1"] + macs["branch1"]
+    return first, second, second + macs["head"] + macs["tail"]
+
+
+def calibrate(
+    logits: CascadeLogits, labels: NDArray[np.int64], macs: Mapping[str, int]
+) -> tuple[ExitRecord, ...]:
+    """Temperature and operating points of each exit. Raises CalibrationError."""
+    temperatures = [fit_temperature(rows, labels) for rows in logits.exits]
+    answers = Answers.of(
+        logits.exits, logits.end, labels, criterion=CRITERION, temperatures=temperatures
+    )
+    points = dict(_points(answers, exit_costs(macs)))
+    return tuple(
+        ExitRecord(
+            temperature=temperature,
+            points=tuple(
+                OperatingPoint(
+                    name=name,
+                    threshold=point.thresholds[level],
+                    coverage=round(point.coverage[level], 4),
+                    drop=round(point.drops[level], 4),
+                )
+                for name, point in points.items()
+            ),
+        )
+        for level, temperature in enumerate(temperatures)
+    )
+
+
+def _points(answers: Answers, costs: Sequence[float]) -> Iterator[tuple[str, Point]]:
+    floor: tuple[float, ...] | None = None
+    for name, drop in DROPS.items():
+        budget = AccuracyBudget(max_drop=drop, sureness=SURENESS)
+        outcome = choose(answers, costs, budget, at_least=floor)
+        point = outcome.point if isinstance(outcome, Reached) else outcome.nearest
+        floor = point.thresholds
+        yield name, point
+
+
+def fit_coders(latents: NDArray[np.float32]) -> dict[str, CodingModel]:
+    """Coding models by id, for latents (N, C, H, W)."""
+    models = {}
+    for codec_id, step in STEPS.items():
+        levels = StepLevels(steps=_steps(latents, step), alphabet=_alphabet(latents, step))
+        starts = range(0, len(latents), _CHUNK)
+        chunks = [levels.levels(latents[start : start + _CHUNK]) for start in starts]
+        models[codec_id] = fit(chunks, levels.alphabet)
+    return models
+
+
+def measure(
+    cascade: Cascade,
+    logits: CascadeLogits,
+    labels: NDArray[np.int64],
+    models: Mapping[str, CodingModel],
+) -> tuple[Measured, ...]:
+    """Accuracy and payload of each coder on the test split."""
+    found, full = [], _accuracy(logits.end, labels)
+    for codec_id, model in models.items():
+        levels = StepLevels(steps=_steps(logits.tensors, STEPS[codec_id]), alphabet=model.alphabet)
+        codec = RansCodec(levels, model)
+        sizes = [len(codec.encode(one[np.newaxis])) for one in logits.tensors[:_CODED]]
+        restored = levels.values(levels.levels(logits.tensors))
+        right = _accuracy(cascade.tail.run(restored), labels)
+        found.append(
+            Measured(
+                codec=codec_id,
+                value=round(right, 4),
+                drop=round(full - right, 4),
+                mean_bytes=round(float(np.mean(sizes)), 1),
+            )
+        )
+    return tuple(found)
+
+
+def release(recipe: Recipe, training: Path, data: Path, out: Path, *, cache: Path) -> Record:
+    """Write the released files into `out`, from the folder that a training by `recipe` wrote.
+
+    Raises HeadtailError.
+    """
+    job = CifarJob(recipe, data, cache)
+    _load(job.network, training / BEST)
+    out.mkdir(parents=True, exist_ok=True)
+    macs = export_stages(job.network, out)
+    cascade = open_cascade(out)
+    pictures = Cifar10(data / FILE, cache=cache)
+    held, test = pictures.split("calibration"), pictures.split("test")
+    on_held, on_test = (cascade.logits(_inputs(split)) for split in (held, test))
+    models = fit_coders(on_held.tensors)
+    for codec_id, model in models.items():
+        (out / coder_file(codec_id)).write_bytes(model.to_bytes())
+    record = Record(
+        labels=pictures.classes,
+        macs=macs,
+        criterion=CRITERION,
+        exits=calibrate(on_held, held.labels, macs),
+        steps=dict(STEPS),
+        table=_table(on_held.tensors),
+        full_value=round(_accuracy(on_test.end, test.labels), 4),
+        split=f"{len(test)} pictures of CIFAR-10 test",
+        measured=measure(cascade, on_test, test.labels, models),
+    )
+    data_ = msgspec.json.format(msgspec.json.encode(record), indent=1)
+    (out / RECORD).write_bytes(data_ + b"\n")
+    return record
+
+
+def _load(network: nn.Module, path: Path) -> None:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        network.load_state_dict(state["network"])
+    except (OSError, RuntimeError, KeyError, ValueError, EOFError) as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _shapes(network: ResNetCifar) -> dict[str, tuple[int, ...]]:
+    with torch.no_grad():
+        image = torch.zeros(1, 3, SIDE, SIDE)
+        near = network.trunk0(image)
+        far = network.trunk1(near)
+        latents = network.encoder(far)
+    tensors = {"image": image, "near": near, "far": far, CUT: latents}
+    return {name: tuple(tensor.shape[1:]) for name, tensor in tensors.items()}
+
+
+def _inputs(split: LabelledPictures) -> NDArray[np.float32]:
+    return np.ascontiguousarray(normalised(split.pictures).numpy())
+
+
+def _alphabet(latents: NDArray[np.float32], step: float) -> Alphabet:
+    low = max(LOWEST, int(np.floor(latents.min() / step)))
+    high = min(HIGHEST, int(np.ceil(latents.max() / step)))
+    return Alphabet(low=low, count=high - low + 1)
+
+
+def _steps(latents: NDArray[np.float32], step: float) -> NDArray[np.float32]:
+    return np.full(latents.shape[1], step, dtype=np.float32)
+
+
+def _table(latents: NDArray[np.float32]) -> QuantiserTable:
+    lowest, highest = (end(latents, axis=(0, 2, 3)).astype(np.float64) for end in (np.min, np.max))
+    # Outwards to hundredths, so that people can read them.
+    low, high = np.floor(lowest * 100) / 100, np.ceil(highest * 100) / 100
+    return QuantiserTable(low=tuple(low.tolist()), high=tuple(high.tolist()))
+
+
+def _accuracy(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+    return float((logits.argmax(axis=1) == labels).mean())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m headtail_models.zoo.resnet_cifar_release")
+    parser.add_argument("training", type=Path, help="folder that headtail train wrote")
+    parser.add_argument("data", type=Path, help=f"folder that holds {FILE}")
+    parser.add_argument("out", type=Path, help="folder for the released files")
+    parser.add_argument("--recipe", default=NAME, help=f"that was trained by; default {NAME}")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for decoded pictures")
+    options = parser.parse_args(arguments)
+    console = Console(stderr=True)
+    try:
+        record = release(
+            read_recipe(options.recipe),
+            options.training,
+            options.data,
+            options.out,
+            cache=options.cache,
+        )
+    except HeadtailError as error:
+        console.print(f"[red]{error.message}[/red]\n{error.advice}")
+        return 1
+    console.print(f"top-1 {record.full_value}, {record.measured}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

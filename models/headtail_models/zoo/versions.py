@@ -1,0 +1,10 @@
+"""The versions of the built-in bundles, which rise when a release makes other bytes of them."""
+
+from typing import Final
+
+VERSIONS: Final = {
+    "yolov3-tiny-coco": "1.1",
+    "mobilenetv2-imagenet": "1.0",
+    "yamnet-audio": "1.0",
+    "resnet-cifar10": "1.0",
+}
