@@ -9,6 +9,8 @@ from msgspec import Meta
 Mode = Literal["edge", "local"]
 Pace = Literal["fast", "realtime"]
 Late = Literal["answer", "expire"]
+Sync = Literal["entry", "segment", "never"]
+Drop = Literal["oldest", "surest"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
@@ -68,12 +70,89 @@ class WayConfig(msgspec.Struct, frozen=True, kw_only=True):
     quality: Annotated[int, Meta(ge=1, le=100, description="Of jpeg and webp.")] = 75
 
 
+class GatesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What may end a frame on its way to the cut, where the bundle has gates there. They are for
+    frames that would be sent: none is looked at for `cut = "input"`, or for the whole model."""
+
+    exit_point: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="The operating point of the early exits, as calibrated (`headtail bundle "
+            "show`). Empty: the bundle's default; `off`: no exits.",
+        ),
+    ] = ""
+    filter: Annotated[
+        bool, Meta(description="Let the bundle's filter end frames that hold nothing of interest.")
+    ] = True
+
+
+class SpoolConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Out of contact, frames wait on disk for the edge, instead of being answered here."""
+
+    folder: Annotated[
+        Path | None,
+        Meta(description="Where they lie; of this device alone. Unset: there is no spool."),
+    ] = None
+    max_mb: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Megabytes (10^6) that it may take on disk.")
+    ] = 256
+    max_entries: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Frames that may wait at once.")
+    ] = 100_000
+    drop: Annotated[
+        Drop,
+        Meta(
+            description="What makes room when it is full: the `oldest` frames, or those of which "
+            "the bundle's exits were `surest`, oldest first."
+        ),
+    ] = "oldest"
+    sync: Annotated[
+        Sync,
+        Meta(
+            description="When it is flushed against a loss of power: with each `entry`, with each "
+            "full `segment` (1/32 of the spool), or `never`. A killed process loses nothing."
+        ),
+    ] = "segment"
+    keep_s: Annotated[
+        float,
+        Meta(gt=0, le=31_536_000, description="A frame that waits longer is expired."),
+    ] = 604_800.0
+    share: Annotated[
+        float,
+        Meta(
+            ge=0.01,
+            le=1,
+            description="The part of the time that sending spooled frames may take while live "
+            "frames come.",
+        ),
+    ] = 0.25
+    deadline_s: Annotated[
+        Seconds, Meta(description="How long the edge has for a spooled frame, each time.")
+    ] = 30.0
+
+
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where finished frames go. A file that is there is written over."""
 
     json: Annotated[
         str, Meta(description="One JSON line a frame, into that file; - is standard output.")
     ] = ""
+    webhook: Annotated[
+        str,
+        Meta(
+            max_length=2048,
+            description="The same lines, sent by POST to that http:// or https:// address.",
+        ),
+    ] = ""
+    webhook_queue: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Lines that may wait for the webhook; the oldest give way.",
+        ),
+    ] = 10_000
     video: Annotated[
         Path | None, Meta(description="Annotated video, .mp4 (MPEG-4) or .avi (Motion JPEG).")
     ] = None
@@ -88,8 +167,9 @@ class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
     source: Annotated[
         str,
         Meta(
-            description="A video file, a picture, a folder of pictures, a camera (0, /dev/video0) "
-            "or a stream (rtsp://...). A relative path starts at the working directory."
+            description="A video file, a picture, a folder of pictures, a camera (0, /dev/video0), "
+            "a stream (rtsp://...), watch:FOLDER for pictures as they come, or for a bundle that "
+            "hears a WAV file. A relative path starts at the working directory."
         ),
     ]
     bundle: Annotated[
@@ -116,6 +196,10 @@ class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
             "that come too fast are dropped. A camera is always real time."
         ),
     ] = "fast"
+    every: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="Take one of so many frames, and drop the others."),
+    ] = 1
     deadline_s: Annotated[
         Seconds, Meta(description="How long after its capture a frame's answer is wanted.")
     ] = 2.0
@@ -148,11 +232,15 @@ class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
     metrics_host: Annotated[str, Meta(description="The address of that port.")] = "127.0.0.1"
     edge: EdgeConfig = EdgeConfig()
     way: WayConfig = WayConfig()
+    gates: GatesConfig = GatesConfig()
+    spool: SpoolConfig = SpoolConfig()
     output: OutputConfig = OutputConfig()
 
     def __post_init__(self) -> None:
         if self.mode == "edge" and not self.edge.endpoint:
             raise ValueError("mode is edge, but edge.endpoint is not set")
+        if self.mode == "local" and self.spool.folder is not None:
+            raise ValueError("spool.folder is set, but mode is local: nothing would be sent")
         if bool(self.edge.server_key) != (self.edge.key is not None):
             raise ValueError("edge.server_key and edge.key belong together: set both or neither")
         if not self.source or not self.bundle:

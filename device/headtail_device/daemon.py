@@ -18,10 +18,20 @@ from headtail_device.ledger import Ledger, Outcome
 from headtail_device.loop import Loop, capture, listen
 from headtail_device.meter import DeviceMeter
 from headtail_device.no_edge import NoEdge
-from headtail_device.opening import Connect, connect_edge, open_board, open_trusted, pack
+from headtail_device.opening import (
+    Connect,
+    check_kind,
+    connect_edge,
+    front_of,
+    open_board,
+    open_spool,
+    open_trusted,
+    pack,
+)
 from headtail_device.placement import FixedPolicy, LocalPolicy, remote_for
 from headtail_device.runner import Runner, RunnerSettings
 from headtail_device.source import open_source
+from headtail_device.spool import NO_SPOOL
 from headtail_device.summary import Progress, RunSummary
 from headtail_fabric.clock import Clock, MonotonicClock
 from headtail_fabric.codec import codec_for
@@ -30,6 +40,7 @@ from headtail_fabric.logs import fields
 from headtail_fabric.metrics import serve
 from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.wire import DType
+from headtail_models.head_chain import GateSettings
 
 log = logging.getLogger(__name__)
 
@@ -78,16 +89,22 @@ class Device:
     def _open(self, connect: Connect) -> None:
         config, clock = self._config, self._clock
         self._bundle = open_trusted(config)
+        check_kind(config, self._bundle.manifest)
         self._way = None
         if config.mode == "edge":
             way = config.way
             self._way = remote_for(
                 self._bundle.manifest, cut=way.cut, codec=way.codec, quality=way.quality
             )
-        self._head = HeadRunner(self._bundle, threads=config.threads, clock=clock)
+        gates = GateSettings(exit_point=config.gates.exit_point, filter=config.gates.filter)
+        self._head = HeadRunner(self._bundle, threads=config.threads, clock=clock, gates=gates)
         self._head.warm_up(way=self._way, whole=config.open_whole or self._way is None)
         self._source = open_source(
-            config.source, pace=config.pace, deadline_s=config.deadline_s, clock=clock
+            config.source,
+            pace=config.pace,
+            deadline_s=config.deadline_s,
+            clock=clock,
+            front=front_of(self._bundle.manifest),
         )
         self._opened.callback(self._source.close)
         self._board = open_board(config.output, rate_hz=self._source.rate_hz, clock=clock)
@@ -101,6 +118,16 @@ class Device:
         self._opened.callback(self._port.close)
         self._ledger = Ledger()
         self._checkout = Checkout(ledger=self._ledger, deliver=self._deliver, clock=clock)
+        spooler = open_spool(
+            config.spool,
+            self._way,
+            port=self._port,
+            head=self._head,
+            checkout=self._checkout,
+            clock=clock,
+        )
+        if spooler is not None:
+            self._opened.callback(spooler.close)
         self._runner = Runner(
             port=self._port,
             head=self._head,
@@ -109,6 +136,7 @@ class Device:
             clock=clock,
             settings=self._settings(),
             packed=partial(pack, self._bundle) if config.edge.push_bundles else None,
+            spooler=spooler,
         )
 
     def __enter__(self) -> Self:
@@ -125,7 +153,7 @@ class Device:
     def run(self, *, stop: threading.Event, progress: Tell | None = None) -> RunSummary:
         """See `run_device`."""
         log.info("device runs", extra=fields(source=self._source.name, bundle=self._bundle.name))
-        inbox = Inbox(live=self._source.live, clock=self._clock)
+        inbox = Inbox(live=self._source.live, clock=self._clock, every=self._config.every)
         closing = threading.Event()
         threads = [threading.Thread(target=capture, args=(self._source, inbox), name="capture")]
         if self._way is not None:
@@ -159,6 +187,8 @@ class Device:
         if source_fault is not None and not self._ledger.frame_count:
             raise source_fault
         traffic = self._port.traffic()
+        spooler = self._runner.spooler
+        spool = NO_SPOOL if spooler is None else spooler.count
         self._opened.close()
         summary = RunSummary(
             source=self._source.name,
@@ -169,6 +199,8 @@ class Device:
             totals=self._ledger.totals(),
             traffic=traffic,
             pushed_bytes=self._runner.pushed_bytes,
+            late_answers=self._runner.late_answers,
+            spool=spool,
             outputs=self._board.paths,
             faults=(*self._board.failures, *([source_fault] if source_fault else [])),
             wall_s=self._checkout.busy_s,
@@ -187,10 +219,10 @@ class Device:
 
     def _deliver(self, finished: Finished) -> None:
         self._meter.finished(finished.record)
-        if self._config.measure_jpeg and finished.record.outcome is Outcome.EDGE:
-            assert finished.picture is not None, "what was answered was seen"
+        picture, record = finished.picture, finished.record
+        if self._config.measure_jpeg and record.outcome is Outcome.EDGE and picture is not None:
             jpeg = codec_for("jpeg", dtype=DType.UINT8, quality=_REFERENCE_QUALITY)
-            encoded = jpeg.encode(finished.picture[np.newaxis])
+            encoded = jpeg.encode(picture[np.newaxis])
             self._ledger.measure_picture(memoryview(encoded).nbytes)
         self._board.write(finished)
 

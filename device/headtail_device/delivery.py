@@ -41,7 +41,8 @@ class InOrder:
 
 
 class Checkout:
-    """The one way out: what is booked in the ledger is what `deliver` is given, once each."""
+    """The one way out: what is booked in the ledger is what `deliver` is given, once each. A frame
+    that went to the spool is given twice: SPOOLED in its place, and late its final outcome."""
 
     def __init__(
         self, *, ledger: Ledger, deliver: Callable[[Finished], None], clock: Clock
@@ -77,6 +78,22 @@ class Checkout:
             bytes_up=record.bytes_up,
             bytes_down=record.bytes_down,
             payload_bytes=record.payload_bytes,
+            macs=record.macs,
+            gate=record.gate,
         )
         for ready in self._order.finish(Finished(record=record, picture=picture)):
             self._deliver(ready)
+
+    def inherit(self, count: int) -> None:
+        """That many frames of earlier runs wait in the spool."""
+        self._ledger.inherit(count)
+
+    def conclude(self, record: FrameRecord) -> None:
+        """A frame that was SPOOLED has its final outcome. Raises LedgerError when none is."""
+        self._ledger.conclude(
+            record.outcome,
+            bytes_up=record.bytes_up,
+            bytes_down=record.bytes_down,
+            payload_bytes=record.payload_bytes,
+        )
+        self._deliver(Finished(record=record, picture=None))

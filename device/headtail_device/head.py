@@ -2,47 +2,81 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from math import isfinite
+from typing import Protocol
 
 import numpy as np
 
+from headtail_device.early import EarlyAnswer
+from headtail_device.ledger import Outcome
 from headtail_device.placement import Offload, Remote, Split
+from headtail_device.record import Cost
 from headtail_fabric.clock import Clock
 from headtail_fabric.codec import TensorCodec, codec_for
 from headtail_fabric.codec.base import CODES, Array
-from headtail_fabric.errors import ConfigError
 from headtail_fabric.wire import Buffer, DType, Frames, TensorInfo
 from headtail_models.bundle import Bundle
-from headtail_models.bundle.manifest import INPUT
+from headtail_models.bundle.codecs import CutCodecs, PictureCodecs
+from headtail_models.bundle.manifest import (
+    INPUT,
+    Cut,
+    Exit,
+    LogMel,
+    Manifest,
+    Preprocess,
+    StageEntry,
+)
+from headtail_models.head_chain import GateSettings, HeadChain, Verdict, check_exit_point
 from headtail_models.stage import Stage
-from headtail_models.task import Answer, Geometry, Picture, task_for
-
-PICTURE_CODECS: Final = ("jpeg", "webp")
-
-
-class CodecNotAllowedError(ConfigError):
-    """The bundle's tensor can't be sent in that codec. Choose one that `headtail bundle show`
-    lists at the cut; for the cut `input`, where the picture itself is sent, jpeg or webp."""
+from headtail_models.task import Answer, Picture, Place, task_for
+from headtail_models.task import Frame as Data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A request's content, and what it cost to make, in seconds."""
+    """A request's content, and what it cost to make: seconds, and the multiply-adds of the network.
+
+    `verdicts` are those of the gates that let the frame pass: what its exits would have answered is
+    at hand if the edge does not.
+    """
 
     tensors: tuple[TensorInfo, ...]
     payloads: tuple[Buffer, ...]
-    geometry: Geometry
+    geometry: Place
     prepare_s: float
     compute_s: float
     encode_s: float
+    macs: int = 0
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def head_s(self) -> float:
         return self.prepare_s + self.compute_s + self.encode_s
 
     @property
+    def cost(self) -> Cost:
+        return Cost(seconds=self.head_s, macs=self.macs)
+
+    @property
     def payload_bytes(self) -> int:
         return sum(memoryview(payload).nbytes for payload in self.payloads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A gate ended the frame, the last of `verdicts`: there is nothing to send.
+
+    `outcome` is EXIT or FILTERED.
+    """
+
+    outcome: Outcome
+    answer: Answer
+    verdicts: tuple[Verdict, ...]
+    cost: Cost
+
+    @property
+    def gate(self) -> str:
+        return self.verdicts[-1].gate.name
 
 
 class Head(Protocol):
@@ -53,92 +87,123 @@ class Head(Protocol):
         """The bundle's digest (32 bytes)."""
         ...
 
-    def encode(self, picture: Picture, way: Remote) -> Encoded:
-        """The request for the edge. Raises HeadtailError, ValueError when it can't be made."""
+    @property
+    def whole_macs(self) -> int:
+        """Multiply-adds of the whole model."""
         ...
 
-    def decode(self, tensors: Sequence[TensorInfo], payloads: Frames, geometry: Geometry) -> Answer:
+    def run(self, data: Data, way: Remote) -> Encoded | Ended:
+        """The request for the edge, or the answer of a gate that ended the frame. Raises
+        HeadtailError, ValueError when it can't be made."""
+        ...
+
+    def encode(self, data: Data, way: Remote) -> Encoded:
+        """The request for the edge, whatever the gates say of the frame. Raises as `run`."""
+        ...
+
+    def decode(self, tensors: Sequence[TensorInfo], payloads: Frames, geometry: Place) -> Answer:
         """What the edge answered. Raises PeerError when it makes no sense."""
         ...
 
-    def whole(self, picture: Picture) -> Answer:
+    def whole(self, data: Data) -> Answer:
         """The answer of the whole model, computed here. Raises HeadtailError, ValueError."""
+        ...
+
+    def early(self, verdicts: Sequence[Verdict]) -> EarlyAnswer | None:
+        """What the deepest exit on the way would have answered; None when there was none."""
         ...
 
 
 class HeadRunner:
-    """The stages of one bundle, each opened when it is first needed. Not thread-safe."""
+    """The stages and codecs of one bundle, each opened when it is first needed. Not thread-safe."""
 
-    def __init__(self, bundle: Bundle, *, threads: int, clock: Clock) -> None:
-        """Raises TaskError when the bundle's task can't be carried out."""
+    def __init__(
+        self, bundle: Bundle, *, threads: int, clock: Clock, gates: GateSettings | None = None
+    ) -> None:
+        """Raises TaskError when the bundle's task can't be carried out, UnknownPointError when none
+        of its cuts has the exits' operating point; a cut without exits does without."""
+        if gates is not None:
+            check_exit_point(bundle.manifest.cuts, gates.exit_point)
         self.digest = bundle.digest
+        self.whole_macs = bundle.full().macs
         self._bundle = bundle
         self._task = task_for(bundle.manifest)
         self._threads = threads
         self._clock = clock
+        self._gates = gates
         self._full: Stage | None = None
-        self._heads: dict[str, Stage] = {}
-        self._codecs: dict[Remote, TensorCodec] = {}
+        self._cuts: dict[str, tuple[Cut, HeadChain]] = {}
+        self._codecs: dict[Remote, tuple[TensorCodec, str]] = {}
 
     def __repr__(self) -> str:
-        opened = [*self._heads, *(["full"] if self._full else [])]
+        opened = [*self._cuts, *(["full"] if self._full else [])]
         return f"<HeadRunner {self._bundle.name} opened={opened}>"
 
     def warm_up(self, *, way: Remote | None, whole: bool) -> None:
         """Open what `way` and, with `whole`, the fallback need, and run it once on a black
-        picture, so that no frame waits for it and nothing that can't work is found out later.
+        picture or on silence, so that no frame waits for it and nothing that can't work is found
+        out later.
 
-        Raises UnknownCutError, CodecNotAllowedError, StageError.
+        Raises UnknownCutError, UnknownPointError, CodecNotAllowedError, BadCoderError, StageError.
         """
-        size = self._bundle.manifest.preprocess
-        black = np.zeros((size.height, size.width, 3), dtype=np.uint8)
+        nothing = _nothing(self._bundle.manifest)
         if way is not None:
-            self.encode(black, way)
+            self.encode(nothing, way)
         if whole:
-            self.whole(black)
+            self.whole(nothing)
 
-    def encode(self, picture: Picture, way: Remote) -> Encoded:
-        codec = self._codecs.get(way)
-        if codec is None:
-            codec = self._codecs[way] = self._codec(way)
-        return (
-            self._offload(picture, codec) if way.cut == INPUT else self._split(picture, way, codec)
-        )
+    def run(self, data: Data, way: Remote) -> Encoded | Ended:
+        if isinstance(way, Offload):
+            return self._offload(data, way)
+        return self._split(data, way, heed=True)
 
-    def decode(self, tensors: Sequence[TensorInfo], payloads: Frames, geometry: Geometry) -> Answer:
+    def encode(self, data: Data, way: Remote) -> Encoded:
+        if isinstance(way, Offload):
+            return self._offload(data, way)
+        made = self._split(data, way, heed=False)
+        assert isinstance(made, Encoded), "no gate was heeded"
+        return made
+
+    def decode(self, tensors: Sequence[TensorInfo], payloads: Frames, geometry: Place) -> Answer:
         received: dict[str, Array] = {
             info.name: codec_for(info.codec, dtype=info.dtype).decode(payload, info.shape)
             for info, payload in zip(tensors, payloads, strict=True)
         }
         return self._task.answer(received, geometry)
 
-    def whole(self, picture: Picture) -> Answer:
+    def whole(self, data: Data) -> Answer:
         entry = self._bundle.full()
         if self._full is None:
-            self._full = self._bundle.open_stage(entry, threads=self._threads)
-        tensor, geometry = self._task.prepare(picture)
+            self._full = self._open(entry)
+        tensor, geometry = self._task.prepare(data)
         outputs = self._full.run({entry.inputs[0].name: tensor})
         return self._task.answer(self._task.finish(outputs)[0], geometry)
 
-    def _split(self, picture: Picture, way: Remote, codec: TensorCodec) -> Encoded:
-        cut = self._bundle.cut(way.cut)
-        stage = self._heads.get(cut.name)
-        if stage is None:
-            stage = self._bundle.open_stage(cut.head, threads=self._threads)
-            self._heads[cut.name] = stage
+    def early(self, verdicts: Sequence[Verdict]) -> EarlyAnswer | None:
+        for verdict in reversed(verdicts):
+            if isinstance(verdict.gate, Exit) and isfinite(verdict.confidence):
+                answer = self._task.early_answer(verdict.shares, verdict.gate.classes)
+                return EarlyAnswer(gate=verdict.gate.name, answer=answer)
+        return None
+
+    def _split(self, data: Data, way: Split, *, heed: bool) -> Encoded | Ended:
+        codec, table = self._codec(way)
+        cut, chain = self._cut(way.cut)
         began_at = self._clock.now()
-        tensor, geometry = self._task.prepare(picture)
+        tensor, geometry = self._task.prepare(data)
         prepared_at = self._clock.now()
-        crossing = stage.run({cut.head.inputs[0].name: tensor})[cut.tensor.name]
+        run = chain.run(tensor, heed=heed)
         computed_at = self._clock.now()
-        payload = codec.encode(crossing)
-        base = _base(way.codec)
+        if run.tensor is None:
+            cost = Cost(seconds=computed_at - began_at, macs=run.macs)
+            return self._ended(run.verdicts, cost)
+        payload = codec.encode(run.tensor)
         info = TensorInfo(
             name=cut.tensor.name,
-            dtype=CODES[crossing.dtype],
-            shape=crossing.shape,
+            dtype=CODES[run.tensor.dtype],
+            shape=run.tensor.shape,
             codec=codec.id,
-            quantiser=base if base in cut.quantisers else "",
+            quantiser=table,
         )
         return Encoded(
             tensors=(info,),
@@ -147,13 +212,30 @@ class HeadRunner:
             prepare_s=prepared_at - began_at,
             compute_s=computed_at - prepared_at,
             encode_s=self._clock.now() - computed_at,
+            macs=run.macs,
+            verdicts=run.verdicts,
         )
 
-    def _offload(self, picture: Picture, codec: TensorCodec) -> Encoded:
+    def _ended(self, verdicts: tuple[Verdict, ...], cost: Cost) -> Ended:
+        last = verdicts[-1]
+        if isinstance(last.gate, Exit):
+            answer = self._task.early_answer(last.shares, last.gate.classes)
+            return Ended(outcome=Outcome.EXIT, answer=answer, verdicts=verdicts, cost=cost)
+        nothing = self._task.nothing()
+        return Ended(outcome=Outcome.FILTERED, answer=nothing, verdicts=verdicts, cost=cost)
+
+    def _offload(self, picture: Picture, way: Offload) -> Encoded:
+        codec, table = self._codec(way)
         began_at = self._clock.now()
         geometry = self._task.geometry(picture.shape[0], picture.shape[1])
         payload = codec.encode(picture[np.newaxis])
-        info = TensorInfo(name=INPUT, dtype=DType.UINT8, shape=(1, *picture.shape), codec=codec.id)
+        info = TensorInfo(
+            name=INPUT,
+            dtype=DType.UINT8,
+            shape=(1, *picture.shape),
+            codec=codec.id,
+            quantiser=table,
+        )
         return Encoded(
             tensors=(info,),
             payloads=(payload,),
@@ -163,25 +245,31 @@ class HeadRunner:
             encode_s=self._clock.now() - began_at,
         )
 
-    def _codec(self, way: Remote) -> TensorCodec:
-        if isinstance(way, Offload):
-            _check_allowed(way, PICTURE_CODECS)
-            return codec_for(way.codec, dtype=DType.UINT8, quality=way.quality)
-        cut = self._bundle.cut(way.cut)
-        _check_allowed(way, cut.codecs)
-        base = _base(way.codec)
-        quantiser = self._bundle.quantiser(cut.name, base) if base in cut.quantisers else None
-        return codec_for(way.codec, dtype=DType[cut.tensor.dtype.upper()], quantiser=quantiser)
+    def _cut(self, name: str) -> tuple[Cut, HeadChain]:
+        if name not in self._cuts:
+            cut = self._bundle.cut(name)
+            self._cuts[name] = (cut, HeadChain(cut, self._open, settings=self._gates))
+        return self._cuts[name]
+
+    def _codec(self, way: Remote) -> tuple[TensorCodec, str]:
+        """The codec, and the name of its quantiser table."""
+        if way not in self._codecs:
+            codecs: CutCodecs = (
+                PictureCodecs(quality=way.quality)
+                if isinstance(way, Offload)
+                else self._bundle.codecs(way.cut)
+            )
+            self._codecs[way] = (codecs.new(way.codec), codecs.table(way.codec))
+        return self._codecs[way]
+
+    def _open(self, entry: StageEntry) -> Stage:
+        return self._bundle.open_stage(entry, threads=self._threads)
 
 
-def _base(codec_id: str) -> str:
-    return codec_id.partition("+")[0]
-
-
-def _check_allowed(way: Split | Offload, allowed: Sequence[str]) -> None:
-    if way.codec not in allowed:
-        raise CodecNotAllowedError(
-            f"codec {way.codec!r} at cut {way.cut!r}, allowed there: {', '.join(allowed)}",
-            cut=way.cut,
-            codec=way.codec,
-        )
+def _nothing(manifest: Manifest) -> Data:
+    """A frame of the kind that the bundle takes, with nothing in it."""
+    way = manifest.preprocess
+    if isinstance(way, LogMel):
+        return np.zeros(way.front().patch_samples, dtype=np.float32)
+    assert isinstance(way, Preprocess), "there are two ways"
+    return np.zeros((way.height, way.width, 3), dtype=np.uint8)

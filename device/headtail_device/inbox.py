@@ -28,12 +28,13 @@ class Inbox:
 
     Frames of a file wait, and their reader with them, until they are taken; reading runs at most
     two frames ahead, and a frame counts as captured when it is taken, for a file waits for nobody.
-    Of a live source only the newest frame waits; the one it replaces is taken as Dropped.
-    Events always come first.
+    Of a live source only the newest frame waits; the one it replaces is taken as Dropped, and so
+    are all but one of `every` frames of any source. Events always come first.
     """
 
-    def __init__(self, *, live: bool, clock: Clock) -> None:
+    def __init__(self, *, live: bool, clock: Clock, every: int = 1) -> None:
         self._live = live
+        self._every = every
         self._clock = clock
         self._changed = threading.Condition()
         self._events: deque[ClientEvent] = deque()
@@ -45,14 +46,16 @@ class Inbox:
 
     def put_frame(self, item: Captured) -> bool:
         """Leave a frame; blocks while there is no room. False when nobody will take it."""
+        left_out = isinstance(item, Frame) and item.index % self._every > 0
         with self._changed:
             if self._live:
-                self._replace_waiting()
+                if not left_out:
+                    self._replace_waiting()
             else:
                 self._changed.wait_for(lambda: self._closed or len(self._frames) < _READ_AHEAD)
             if self._closed:
                 return False
-            self._frames.append(item)
+            self._frames.append(_dropped(item, self._every) if left_out else item)
             self._changed.notify_all()
             return True
 
@@ -89,6 +92,12 @@ class Inbox:
             self._changed.notify_all()
 
     def _replace_waiting(self) -> None:
-        waiting = self._frames[-1] if self._frames else None
-        if isinstance(waiting, Frame):
-            self._frames[-1] = Dropped(index=waiting.index, origin=waiting.origin)
+        for at in reversed(range(len(self._frames))):
+            waiting = self._frames[at]
+            if isinstance(waiting, Frame):
+                self._frames[at] = Dropped(index=waiting.index, origin=waiting.origin)
+                return
+
+
+def _dropped(item: Captured, every: int) -> Dropped:
+    return Dropped(index=item.index, origin=item.origin, reason=f"not one of every {every}")

@@ -1,6 +1,12 @@
 """The book in which every frame ends in exactly one outcome.
 
 open(index) -> settle(index, outcome)        frames == sum of the outcomes + open_count, always
+                                             `-> SPOOLED -> conclude(outcome)
+
+A frame in the spool is SPOOLED until it is concluded, in this run or a later one. What a run finds
+in its spool it takes over as `inherited`: those frames are among its `frames`, SPOOLED to begin
+with. So the sums hold in each run, and over all runs frames less those inherited are the final
+outcomes and what waits in the spool now.
 """
 
 from collections import Counter, deque
@@ -20,22 +26,34 @@ class Outcome(Enum):
 
     EDGE = "edge"
     """Answered by the edge."""
+    EXIT = "exit"
+    """Answered on the device by an early exit that was sure enough."""
+    FILTERED = "filtered"
+    """Answered on the device with nothing: its filter saw nothing of interest."""
     LOCAL = "local"
     """Answered on the device, by choice."""
     DEGRADED = "degraded"
     """Answered on the device because the edge did not answer."""
     DROPPED = "dropped"
-    """Left out by policy: a newer frame of a live source took its place."""
+    """Left out by policy: for a newer one, as not one of every k, or for room in the spool."""
     EXPIRED = "expired"
     """Not answered by its deadline."""
     UNREADABLE = "unreadable"
     """The source could not decode it."""
     FAILED = "failed"
     """Nothing could answer it."""
+    SPOOLED = "spooled"
+    """It waits on disk for the edge: its final outcome is still to come."""
 
     @property
     def answered(self) -> bool:
-        return self in (Outcome.EDGE, Outcome.LOCAL, Outcome.DEGRADED)
+        """Whether there is an answer; that there is nothing to see is one."""
+        return self in _ANSWERED
+
+
+_ANSWERED: Final = frozenset(
+    {Outcome.EDGE, Outcome.EXIT, Outcome.FILTERED, Outcome.LOCAL, Outcome.DEGRADED}
+)
 
 
 class LedgerError(LocalError):
@@ -75,10 +93,12 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The book's sums. Byte counts are of the frames that were sent and answered by the edge."""
+    """The book's sums. Byte counts are of the frames that were sent and answered by the edge.
+    `inherited` of the `frames` were found in the spool."""
 
     frames: int
     open: int
+    inherited: int
     outcomes: Mapping[Outcome, int]
     latency: Mapping[str, Percentiles]
     """By part (`head`, `wire`, `queue`, `tail`, `wait`, `total`), in seconds: head, wait and total
@@ -86,6 +106,10 @@ class Totals:
     bytes_up: int
     bytes_down: int
     payload_bytes: int
+    macs: int
+    """Multiply-adds computed on the device, for all frames."""
+    gates: Mapping[str, int]
+    """How many frames each gate ended, by its name."""
     picture_bytes: int
     """The same frames as JPEG pictures, of as many as were measured."""
     pictures_measured: int
@@ -124,9 +148,11 @@ class _Sums:
     bytes_up: int = 0
     bytes_down: int = 0
     payload_bytes: int = 0
+    macs: int = 0
     picture_bytes: int = 0
     pictures_measured: int = 0
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    gates: Counter[str] = field(default_factory=Counter)
 
 
 class Ledger:
@@ -135,6 +161,7 @@ class Ledger:
     def __init__(self) -> None:
         self._open: dict[int, float] = {}
         self._frames = 0
+        self._inherited = 0
         self._last_index = -1
         self._sums = _Sums()
         self._samples = {part: Samples() for part in (*_EVERYWHERE, *_AT_THE_EDGE)}
@@ -150,7 +177,7 @@ class Ledger:
 
     @property
     def frame_count(self) -> int:
-        """Frames opened so far."""
+        """Frames opened so far, without those inherited."""
         return self._frames
 
     def count(self, outcome: Outcome) -> int:
@@ -175,8 +202,11 @@ class Ledger:
         bytes_up: int = 0,
         bytes_down: int = 0,
         payload_bytes: int = 0,
+        macs: int = 0,
+        gate: str = "",
     ) -> float:
-        """A frame ended; returns for how long it was open. Raises LedgerError when it is not."""
+        """A frame ended, at `gate` if at one; returns for how long it was open. Raises LedgerError
+        when it is not."""
         opened_at = self._open.pop(index, None)
         if opened_at is None:
             raise LedgerError(
@@ -186,9 +216,30 @@ class Ledger:
         self._sums.bytes_up += bytes_up
         self._sums.bytes_down += bytes_down
         self._sums.payload_bytes += payload_bytes
+        self._sums.macs += macs
+        if gate:
+            self._sums.gates[gate] += 1
         if latency is not None:
             self._sample(latency, of_edge=outcome is Outcome.EDGE)
         return now - opened_at
+
+    def inherit(self, count: int) -> None:
+        """That many frames of earlier runs wait in the spool."""
+        self._inherited += count
+        self._sums.outcomes[Outcome.SPOOLED] += count
+
+    def conclude(
+        self, outcome: Outcome, *, bytes_up: int = 0, bytes_down: int = 0, payload_bytes: int = 0
+    ) -> None:
+        """A frame that was SPOOLED has its final outcome. Its latency is no part of the
+        percentiles, which are of live frames. Raises LedgerError when none is SPOOLED."""
+        if not self._sums.outcomes[Outcome.SPOOLED]:
+            raise LedgerError(f"no spooled frame can be {outcome.value}: there is none")
+        self._sums.outcomes[Outcome.SPOOLED] -= 1
+        self._sums.outcomes[outcome] += 1
+        self._sums.bytes_up += bytes_up
+        self._sums.bytes_down += bytes_down
+        self._sums.payload_bytes += payload_bytes
 
     def measure_picture(self, size_bytes: int) -> None:
         """What one of the frames would have weighed as a JPEG."""
@@ -199,13 +250,16 @@ class Ledger:
         """The sums so far. Sorts all samples, so it's for a report, not for each frame."""
         sums = self._sums
         return Totals(
-            frames=self._frames,
+            frames=self._frames + self._inherited,
             open=len(self._open),
+            inherited=self._inherited,
             outcomes={outcome: sums.outcomes[outcome] for outcome in Outcome},
             latency={part: kept.percentiles() for part, kept in self._samples.items()},
             bytes_up=sums.bytes_up,
             bytes_down=sums.bytes_down,
             payload_bytes=sums.payload_bytes,
+            macs=sums.macs,
+            gates=dict(sums.gates),
             picture_bytes=sums.picture_bytes,
             pictures_measured=sums.pictures_measured,
         )

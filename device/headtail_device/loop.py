@@ -60,6 +60,7 @@ class Loop:
 
     def _drain(self) -> None:
         """Wait for the edge's answers for a while, then compute what is missing."""
+        self._runner.wind_up()
         until = self._clock.now() + self._drain_s
         while self._runner.in_flight and self._clock.now() < until:
             self._step(want_frame=False)
@@ -79,13 +80,15 @@ class Loop:
             self._runner.on_item(got)
         else:
             self._runner.on_event(got)
+        self._runner.on_time()
         self._tick()
 
     def _patience_s(self) -> float:
         if self._runner.has_work:
             return 0.0
-        waiting_for_edge_s = self._runner.patience_left_s
-        return min(_LOOK_UP_S, waiting_for_edge_s) if waiting_for_edge_s > 0 else _LOOK_UP_S
+        waiting_for_edge_s = self._runner.patience_left_s or _LOOK_UP_S
+        timer_in_s = self._runner.next_timer_in_s
+        return min(_LOOK_UP_S, waiting_for_edge_s, _LOOK_UP_S if timer_in_s is None else timer_in_s)
 
     def _check_edge(self) -> None:
         if self._edge_required and not self._runner.edge.ready:

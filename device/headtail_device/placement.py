@@ -55,6 +55,15 @@ class Observation:
     hints: Hints | None = None
     link: LinkEstimate = field(default_factory=LinkEstimate)
 
+    @property
+    def obstacle(self) -> str:
+        """Why a frame can't go to the edge, where it can't."""
+        if not self.edge_ready:
+            return "the edge can't be used now"
+        if self.remaining_s <= 0:
+            return "its deadline passed before its turn"
+        return "the edge was too busy"
+
 
 class Policy(Protocol):
     """Decides for one frame. Must not look at anything but its argument and its own settings."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headtail_device.ledger import Outcome, Percentiles, Totals
+from headtail_device.spool import NO_SPOOL, SpoolCount
 from headtail_fabric.errors import HeadtailError
 from headtail_fabric.peer.ports import TrafficCount
 
@@ -41,6 +42,9 @@ class RunSummary:
     faults: tuple[HeadtailError, ...]
     wall_s: float
     """From the first frame's coming to the last outcome."""
+    late_answers: int = 0
+    """Answers of the edge that were dropped, for the frame had been answered here in time."""
+    spool: SpoolCount = NO_SPOOL
 
     @property
     def frames(self) -> int:
@@ -60,6 +64,12 @@ class RunSummary:
             )
             for part, kept in self.totals.latency.items()
         }
+
+    @property
+    def macs_per_frame(self) -> float:
+        """Multiply-adds computed on the device, by all frames: those of gates and heads, and of
+        the whole model where it ran."""
+        return self.totals.macs / self.frames if self.frames else 0.0
 
     @property
     def bytes_up_per_frame(self) -> float | None:

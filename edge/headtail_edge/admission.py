@@ -27,11 +27,10 @@ def check(plan: TailPlan, tensors: tuple[TensorInfo, ...], *, max_pixels: int) -
         raise _bad(f"tensor {tensor.name!r} at cut {plan.key.cut!r}, not {expected.name!r}")
     if tensor.dtype is not expected.dtype:
         raise _bad(f"{tensor.name!r} is {tensor.dtype.name}, not {expected.dtype.name}")
-    if tensor.codec not in expected.codecs:
-        allowed = ", ".join(expected.codecs)
+    if tensor.codec not in plan.codecs.ids:
+        allowed = ", ".join(plan.codecs.ids)
         raise _bad(f"codec {tensor.codec!r} at cut {plan.key.cut!r}, allowed: {allowed}")
-    base = tensor.codec.partition("+")[0]
-    table = base if base in plan.quantisers else ""
+    table = plan.codecs.table(tensor.codec)
     if tensor.quantiser != table:
         raise _bad(f"quantiser {tensor.quantiser!r} for {tensor.codec}, not {table!r}")
     if plan.takes_pictures:

@@ -4,19 +4,17 @@ payload -> codec -> (whole pictures: task.prepare) -> stage -> task.finish -> an
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from headtail_fabric.codec import Quantiser, TensorCodec, codec_for
-from headtail_fabric.codec.base import Array, CodecError
+from headtail_fabric.codec import TensorCodec
+from headtail_fabric.codec.base import Array
 from headtail_fabric.wire import Buffer, DType
-from headtail_models.bundle.manifest import INPUT, QuantiserTable, StageEntry
+from headtail_models.bundle.codecs import CutCodecs, PictureCodecs
+from headtail_models.bundle.manifest import INPUT, Preprocess, StageEntry
 from headtail_models.bundle.reader import Bundle
 from headtail_models.stage import Stage
 from headtail_models.task import Task, task_for
-
-PICTURE_CODECS: Final = ("jpeg", "webp")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,16 +55,16 @@ class Expected:
     name: str
     dtype: DType
     shape: tuple[int, ...] | None
-    codecs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TailPlan:
-    """How requests of one bundle at one cut are computed. Immutable, shared by all threads."""
+    """How requests of one bundle at one cut are computed. Immutable, shared by all threads, but for
+    the codecs that `codecs` makes, which are for one each."""
 
     key: PlanKey
     expected: Expected
-    quantisers: Mapping[str, Quantiser]
+    codecs: CutCodecs
     input_name: str
     stage: LazyStage
     task: Task
@@ -76,13 +74,6 @@ class TailPlan:
         """Whether whole pictures come in, which the edge prepares itself."""
         return self.expected.shape is None
 
-    def new_codec(self, codec_id: str) -> TensorCodec:
-        """A decoder for one thread. Raises CodecError for an id that is not allowed here."""
-        if codec_id not in self.expected.codecs:
-            raise CodecError(f"codec {codec_id!r} is not allowed at {self.key.cut!r}")
-        base = codec_id.partition("+")[0]
-        return codec_for(codec_id, dtype=self.expected.dtype, quantiser=self.quantisers.get(base))
-
     def decode(self, codec: TensorCodec, payload: Buffer, shape: tuple[int, ...]) -> Array:
         """The stage's input (1, ...) out of one payload. Raises CodecError."""
         tensor = codec.decode(payload, shape)
@@ -90,31 +81,30 @@ class TailPlan:
 
 
 def plans_of(bundle: Bundle, *, threads: int) -> Iterator[TailPlan]:
-    """A plan for whole pictures and for each cut; `threads` compute one batch.
+    """A plan for whole pictures, if the bundle takes pictures, and one for each cut; `threads`
+    compute one batch.
 
-    Raises TaskError when the bundle's task makes no sense.
+    Raises TaskError when the bundle's task makes no sense, BadCoderError, BundleStorageError.
     """
     task = task_for(bundle.manifest)
 
-    def plan(
-        cut: str, entry: StageEntry, expected: Expected, tables: dict[str, QuantiserTable]
-    ) -> TailPlan:
+    def plan(cut: str, entry: StageEntry, expected: Expected, codecs: CutCodecs) -> TailPlan:
         return TailPlan(
             key=PlanKey(bundle.digest, cut),
             expected=expected,
-            quantisers={base: table.quantiser() for base, table in tables.items()},
+            codecs=codecs,
             input_name=entry.inputs[0].name,
             stage=LazyStage(lambda: bundle.open_stage(entry, threads=threads)),
             task=task,
         )
 
-    picture = Expected(name=INPUT, dtype=DType.UINT8, shape=None, codecs=PICTURE_CODECS)
-    yield plan(INPUT, bundle.full(), picture, {})
+    if isinstance(bundle.manifest.preprocess, Preprocess):
+        picture = Expected(name=INPUT, dtype=DType.UINT8, shape=None)
+        yield plan(INPUT, bundle.full(), picture, PictureCodecs())
     for cut in bundle.manifest.cuts:
         expected = Expected(
             name=cut.tensor.name,
             dtype=DType[cut.tensor.dtype.upper()],
             shape=(1, *cut.tensor.shape),
-            codecs=cut.codecs,
         )
-        yield plan(cut.name, cut.tail, expected, cut.quantisers)
+        yield plan(cut.name, cut.tail, expected, bundle.codecs(cut.name))

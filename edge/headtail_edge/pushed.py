@@ -52,7 +52,8 @@ class PushedBundles:
     def take_in(self, packed: Path, digest: bytes) -> Path:
         """Verify a packed bundle and move it here, unpacked; returns its folder.
 
-        It counts as good when its tail at the default cut can be opened. Raises BundleError,
+        It counts as good when the tail at its default cut can be opened and every cut's coders fit.
+        Raises BundleError,
         BundleStorageError, StageLoadError; nothing new is left behind then.
         """
         if len(self.paths()) >= self._max_bundles:
@@ -65,6 +66,8 @@ class PushedBundles:
             if bundle.digest != digest:
                 raise WrongBundleError(f"{bundle!r} came in place of {digest.hex()[:12]}")
             bundle.open_stage(bundle.tail(bundle.manifest.default_cut))
+            for cut in bundle.manifest.cuts:
+                bundle.codecs(cut.name)
             return BundleCache(self.folder).adopt(bundle.path)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)

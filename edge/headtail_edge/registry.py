@@ -45,8 +45,9 @@ class BundleRegistry:
     def load(self, path: Path, *, warm: bool = False) -> Bundle:
         """Verify the bundle at `path` and serve it from now on.
 
-        With `warm` the tail at its default cut is opened at once. Raises BundleError or
-        BundleStorageError (`open_bundle`), TaskError, StageLoadError; nothing is served then.
+        With `warm` the tail at its default cut is opened at once. Raises BundleError (also for a
+        coder that does not fit) or BundleStorageError, TaskError, StageLoadError; nothing is served
+        then.
         """
         bundle = open_bundle(path, trusted=self._trusted, cache_dir=self._cache_dir)
         plans = {plan.key: plan for plan in plans_of(bundle, threads=self._threads)}

@@ -82,7 +82,7 @@ class TailRunner:
         known = (job.key, job.tensor.codec)
         codec = self._codecs.get(known)
         if codec is None:
-            codec = self._codecs[known] = job.plan.new_codec(job.tensor.codec)
+            codec = self._codecs[known] = job.plan.codecs.new(job.tensor.codec)
         return job.plan.decode(codec, job.payload, job.tensor.shape)
 
     def _each_alone(

@@ -18,11 +18,16 @@ from headtail_device.opening import Connect
 from headtail_device.sink import SinkError
 from headtail_device.source.camera import CameraSource
 from headtail_device.source.errors import EmptySourceError, NoSuchSourceError
+from headtail_device.spool import FolderDisk
+from headtail_device.spool.errors import SpoolInUseError
 from headtail_device.summary import Progress, RunSummary
 from headtail_fabric import config
 from headtail_fabric.clock import Clock
 from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.wire import DType, TensorInfo
+from headtail_models.audio.log_mel import LogMel
+from headtail_models.bundle import open_bundle
+from headtail_models.bundle.specimen import write_specimen
 
 REPLY = TensorInfo(name="logits", dtype=DType.FLOAT32, shape=(2,), codec="raw")
 
@@ -124,6 +129,60 @@ def test_without_an_edge_every_frame_is_degraded(bundle: Path, clip: Path) -> No
     assert summary.edge == ""
 
 
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_specimen(tmp_path_factory.mktemp("gated") / "gated", gated=True)
+
+
+@pytest.fixture
+def greys(tmp_path: Path) -> Path:
+    """Pictures that a filter ends, that the edge answers, and that an exit answers."""
+    folder = tmp_path / "greys"
+    folder.mkdir()
+    for index, brightness in enumerate((5, 64, 200)):
+        picture = np.full((16, 16, 3), brightness, dtype=np.uint8)
+        assert cv2.imwrite(str(folder / f"{index}.png"), picture)
+    return folder
+
+
+def three_logits() -> Connect:
+    reply = TensorInfo(name="logits", dtype=DType.FLOAT32, shape=(3,), codec="raw")
+    logits = np.array([0, 3, 0], dtype=np.float32).tobytes()
+    return lambda chosen, digest, clock: EchoPort(digest, lambda: (reply, logits))
+
+
+@pytest.mark.parametrize(
+    ("flags", "outcomes"),
+    [
+        ({}, {Outcome.FILTERED: 1, Outcome.EDGE: 1, Outcome.EXIT: 1}),
+        ({"gates__filter": False}, {Outcome.EDGE: 2, Outcome.EXIT: 1}),
+        ({"gates__exit_point": "off"}, {Outcome.FILTERED: 1, Outcome.EDGE: 2}),
+        ({"gates__exit_point": "eager"}, {Outcome.FILTERED: 1, Outcome.EXIT: 2}),
+        ({"way__cut": "input"}, {Outcome.EDGE: 3}),
+        ({"way__cut": "late", "way__codec": "q8"}, {Outcome.EDGE: 3}),
+        ({"mode": "local"}, {Outcome.LOCAL: 3}),
+    ],
+)
+def test_gates_are_heeded_as_configured(
+    gated: Path, greys: Path, flags: dict[str, object], outcomes: dict[Outcome, int]
+) -> None:
+    chosen = device(gated, greys, **flags)
+    summary = run_device(chosen, stop=threading.Event(), connect=three_logits())
+    assert {outcome: n for outcome, n in summary.totals.outcomes.items() if n} == outcomes
+    assert sum(summary.totals.gates.values()) == sum(
+        outcomes.get(outcome, 0) for outcome in (Outcome.EXIT, Outcome.FILTERED)
+    )
+
+
+def test_what_the_gates_save_is_counted(gated: Path, greys: Path) -> None:
+    cut = open_bundle(gated).cut("code")
+    presence, guess = cut.gates
+    summary = run_device(device(gated, greys), stop=threading.Event(), connect=three_logits())
+    expected = presence.macs + cut.device_macs + (presence.macs + guess.macs)
+    assert summary.totals.macs == expected
+    assert summary.macs_per_frame == pytest.approx(expected / 3)
+
+
 def test_a_local_device_connects_to_nothing(bundle: Path, clip: Path) -> None:
     connect, ports = echo()
     chosen = device(bundle, clip, mode="local")
@@ -200,7 +259,9 @@ def test_pictures_that_cannot_be_read_are_no_error_of_the_run(bundle: Path, tmp_
 def test_a_camera_that_is_unplugged_is_a_fault_of_the_run(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plug_in(spec: str, *, pace: Pace, deadline_s: float, clock: Clock) -> CameraSource:
+    def plug_in(
+        spec: str, *, pace: Pace, deadline_s: float, clock: Clock, front: LogMel | None
+    ) -> CameraSource:
         capture = ScriptedCapture([True])
         return CameraSource(
             int(spec), deadline_s=deadline_s, clock=clock, open_capture=lambda _: capture
@@ -210,3 +271,36 @@ def test_a_camera_that_is_unplugged_is_a_fault_of_the_run(
     summary = run(device(bundle, "0"))
     assert summary.frames == summary.totals[Outcome.EDGE] == 1
     assert [fault.message for fault in summary.faults] == ["camera 0 gives no more pictures"]
+
+
+def test_what_one_run_spools_the_next_one_sends(bundle: Path, clip: Path, tmp_path: Path) -> None:
+    out, video = tmp_path / "out.jsonl", tmp_path / "out.avi"
+    flags = {
+        "edge__patience_s": 0.0,
+        "spool__folder": tmp_path / "spool",
+        "output__json": str(out),
+        "output__video": video,
+        "measure_jpeg": True,
+    }
+    first = run(device(bundle, clip, **flags), up=False)
+    assert first.totals[Outcome.SPOOLED] == first.frames == 8
+    assert (first.spool.waiting, first.spool.refused) == (8, 0)
+    keys = {json.loads(line)["spool"] for line in out.read_text().splitlines()}
+    second = run(device(bundle, clip, **{**flags, "edge__patience_s": 5.0}))
+    totals = second.totals
+    assert (second.frames, totals.inherited, totals[Outcome.EDGE]) == (16, 8, 16)
+    assert second.spool.waiting == 0
+    assert totals.pictures_measured == 8
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    late = [line for line in lines if line.get("final")]
+    assert {line["spool"] for line in late} == keys
+    assert all(line["inherited"] and line["outcome"] == "edge" for line in late)
+    assert video.stat().st_size > 0
+    assert not second.faults
+
+
+def test_a_spool_in_use_is_an_error_at_the_start(bundle: Path, clip: Path, tmp_path: Path) -> None:
+    held = FolderDisk(tmp_path)
+    with pytest.raises(SpoolInUseError):
+        run(device(bundle, clip, spool__folder=tmp_path))
+    held.close()

@@ -21,6 +21,7 @@ def test_the_defaults() -> None:
     assert (device.mode, device.pace, device.late, device.deadline_s) == ("edge", "fast", None, 2)
     assert device.edge.max_in_flight == 4
     assert not device.edge.push_bundles
+    assert (device.gates.exit_point, device.gates.filter) == ("", True)
 
 
 def test_a_file_with_every_table(tmp_path: Path) -> None:
@@ -38,6 +39,9 @@ def test_a_file_with_every_table(tmp_path: Path) -> None:
         [way]
         cut = "input"
         codec = "webp"
+        [gates]
+        exit_point = "off"
+        filter = false
         [output]
         json = "-"
         video = "out.mp4"
@@ -47,6 +51,7 @@ def test_a_file_with_every_table(tmp_path: Path) -> None:
     assert device.edge.key == tmp_path / "device.key"
     assert device.output.video == tmp_path / "out.mp4"
     assert (device.way.codec, device.way.quality) == ("webp", 50)
+    assert (device.gates.exit_point, device.gates.filter) == ("off", False)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +63,12 @@ def test_a_file_with_every_table(tmp_path: Path) -> None:
         ({"edge__key": Path("a.key")}, "belong together"),
         ({"way__quality": 0}, r"way\.quality"),
         ({"deadline_s": 0.0}, "deadline_s"),
+        ({"gates__exit_point": "x" * 65}, r"gates\.exit_point"),
         ({"edge__max_in_flight": 0}, "max_in_flight"),
         ({"late": "never"}, "expected one of"),
+        ({"every": 0}, "every"),
+        ({"spool__share": 0.0}, r"spool\.share"),
+        ({"spool__folder": Path("s"), "mode": "local"}, "nothing would be sent"),
         ({"metrics_port": 70_000}, "metrics_port"),
         ({"way__cutt": "a"}, r"did you mean way\.cut"),
     ],

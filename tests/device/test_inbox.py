@@ -102,3 +102,15 @@ def test_closing_lets_the_reader_go() -> None:
     reader.join()
     assert put == [False]
     assert inbox.put_frame(frame(3)) is False
+
+
+def test_one_of_every_few_frames_is_taken() -> None:
+    inbox = Inbox(live=True, clock=FakeClock(), every=3)
+    for index in range(5):
+        inbox.put_frame(frame(index))
+    taken = [take(inbox) for _ in range(5)]
+    assert [isinstance(one, Frame) for one in taken] == [False, False, False, True, False]
+    assert isinstance(taken[0], Dropped)
+    assert taken[0].reason == "a newer frame came first"
+    assert isinstance(taken[1], Dropped)
+    assert taken[1].reason == "not one of every 3"

@@ -67,17 +67,20 @@ def test_the_edges_parts_are_sampled_of_its_own_answers_only() -> None:
     assert totals.answered == 2
 
 
-def test_bytes_are_summed() -> None:
+def test_bytes_and_costs_are_summed() -> None:
     ledger = Ledger()
     for index in range(3):
         ledger.open(index, 0.0)
         ledger.settle(
             index, Outcome.EDGE, 0.0, bytes_up=100 + index, bytes_down=10, payload_bytes=90
         )
+    ledger.open(3, 0.0)
+    ledger.settle(3, Outcome.EXIT, 0.0, macs=70, gate="early")
     ledger.measure_picture(5000)
     totals = ledger.totals()
     assert (totals.bytes_up, totals.bytes_down, totals.payload_bytes) == (303, 30, 270)
     assert (totals.picture_bytes, totals.pictures_measured) == (5000, 1)
+    assert (totals.macs, totals.gates, totals.answered) == (70, {"early": 1}, 4)
 
 
 def test_percentiles_are_the_nearest_ranks() -> None:

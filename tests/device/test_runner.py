@@ -3,20 +3,24 @@
 import logging
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device_doubles import BY_DEVICE, BY_EDGE, DIGEST, Bench, frame
 from headtail_device.config import Late
+from headtail_device.head import Ended
 from headtail_device.ledger import Outcome
 from headtail_device.placement import LocalPolicy
-from headtail_device.record import FrameRecord
+from headtail_device.record import Cost, FrameRecord
 from headtail_device.source import Dropped, Unreadable
 from headtail_fabric.codec import CodecError
 from headtail_fabric.errors import HeadtailError, ResourceError
 from headtail_fabric.peer.events import Answered, Disconnected
 from headtail_fabric.wire import DType, ErrorCode, Hints, TensorInfo, Timings
+from headtail_models.bundle.manifest import Filter, StageEntry
+from headtail_models.head_chain import Verdict
 
 
 def connected(bench: Bench) -> Bench:
@@ -351,10 +355,78 @@ def test_an_edge_that_is_gone_for_good_is_not_waited_for() -> None:
     assert bench.runner.wants_frame
 
 
+def ended(outcome: Outcome) -> Ended:
+    entry = StageEntry(file="f", inputs=(), outputs=(), macs=3)
+    gate = Filter(name="presence", branch=entry, threshold=0.5, recall=0.9)
+    verdict = Verdict(gate=gate, confidence=0.25, ends=True, shares=np.array([0.75, 0.25]))
+    return Ended(
+        outcome=outcome,
+        answer=BY_DEVICE,
+        verdicts=(verdict,),
+        cost=Cost(seconds=0.01, macs=3),
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.EXIT, Outcome.FILTERED])
+def test_a_frame_that_a_gate_ended_is_not_sent(outcome: Outcome) -> None:
+    bench = connected(Bench())
+    bench.head.ended = ended(outcome)
+    bench.feed(0)
+    record = only(bench)
+    assert (record.outcome, record.answer) == (outcome, BY_DEVICE)
+    assert (record.gate, record.macs, record.cut, record.codec) == ("presence", 3, "middle", None)
+    assert record.verdicts[0].confidence == 0.25
+    assert (record.bytes_up, record.payload_bytes, record.attempts) == (0, 0, 0)
+    assert record.latency is not None
+    assert record.latency.head_s == pytest.approx(0.01)
+    assert record.latency.total_s == pytest.approx(0.01)
+    assert not bench.arrived
+    assert bench.runner.idle
+    totals = bench.ledger.totals()
+    assert (totals.macs, totals.gates, totals.answered) == (3, {"presence": 1}, 1)
+
+
+def test_frames_that_gates_end_take_no_room_in_the_window() -> None:
+    bench = connected(Bench(window=1))
+    bench.head.ended = ended(Outcome.EXIT)
+    for index in range(3):
+        assert bench.runner.wants_frame
+        bench.feed(index)
+    assert bench.outcomes == [Outcome.EXIT] * 3
+
+
+def test_a_frame_that_a_gate_ended_leaves_after_those_before_it() -> None:
+    bench = connected(Bench())
+    bench.feed(0)
+    bench.head.ended = ended(Outcome.FILTERED)
+    bench.feed(1)
+    assert bench.outcomes == []
+    bench.respond()
+    assert bench.outcomes == [Outcome.EDGE, Outcome.FILTERED]
+
+
+def test_without_an_edge_no_gate_is_asked() -> None:
+    bench = Bench(patience_s=0.0)
+    bench.head.ended = ended(Outcome.EXIT)
+    bench.feed(0)
+    bench.work_off()
+    assert bench.outcomes == [Outcome.DEGRADED]
+
+
+def test_what_was_computed_is_counted_the_vain_head_included() -> None:
+    bench = connected(Bench())
+    bench.feed(0)
+    bench.feed(1)
+    bench.respond()
+    bench.fail(ErrorCode.INTERNAL)
+    bench.work_off()
+    assert [finished.record.macs for finished in bench.finished] == [10, 1010]
+
+
 ACTIONS = (
     "feed", "feed", "feed", "respond", "respond", "respond last", "fail", "refuse", "unknown",
     "cut", "heal", "restart", "short wait", "long wait", "work", "unreadable", "dropped",
-    "head fails", "all fails",
+    "head fails", "all fails", "exit", "filter",
 )  # fmt: skip
 
 
@@ -378,7 +450,7 @@ def test_every_frame_leaves_once_whatever_happens(actions: list[str], late: Late
 
 def act(bench: Bench, action: str, index: int) -> int:
     """Returns how many frames were accepted."""
-    bench.head.encode_error = bench.head.whole_error = None
+    bench.head.encode_error = bench.head.whole_error = bench.head.ended = None
     match action:
         case "unreadable":
             bench.runner.on_item(Unreadable(index=index, origin="test", reason="broken"))
@@ -386,10 +458,12 @@ def act(bench: Bench, action: str, index: int) -> int:
         case "dropped":
             bench.runner.on_item(Dropped(index=index, origin="test"))
             return 1
-        case "feed" | "head fails" | "all fails":
+        case "feed" | "head fails" | "all fails" | "exit" | "filter":
             if not bench.runner.wants_frame:
                 return 0
-            if action != "feed":
+            if action in ("exit", "filter"):
+                bench.head.ended = ended(Outcome.EXIT if action == "exit" else Outcome.FILTERED)
+            elif action != "feed":
                 bench.head.encode_error = ResourceError("no memory")
             bench.feed(index)
             if action == "all fails":

@@ -23,6 +23,8 @@ from headtail_device.sink import (
     SinkError,
 )
 from headtail_device.sink.annotation import annotate
+from headtail_models.bundle.manifest import Filter, StageEntry
+from headtail_models.head_chain import Verdict
 from headtail_models.task import Box, ClassifyAnswer, DetectAnswer, Picture
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -85,6 +87,36 @@ class TestJsonLines:
             "origin": "clip#1",
             "outcome": "unreadable",
             "reason": "broken",
+        }
+
+    def test_a_frame_that_a_gate_ended_says_which(self, tmp_path: Path) -> None:
+        entry = StageEntry(file="f", inputs=(), outputs=(), macs=3)
+        gate = Filter(name="presence", branch=entry, threshold=0.5, recall=0.9)
+        verdict = Verdict(gate=gate, confidence=0.25, ends=True, shares=np.array([0.75, 0.25]))
+        record = FrameRecord(
+            index=0,
+            origin="clip#0",
+            outcome=Outcome.FILTERED,
+            cut="middle",
+            latency=Latency(head_s=0.01, total_s=0.01),
+            macs=1234,
+            gate="presence",
+            verdicts=(verdict,),
+            answer=DetectAnswer(boxes=()),
+        )
+        sink = json_sink(tmp_path / "out.jsonl")
+        sink.write(Finished(record=record, picture=None))
+        sink.close()
+        assert json.loads((tmp_path / "out.jsonl").read_text()) == {
+            "frame": 0,
+            "origin": "clip#0",
+            "outcome": "filtered",
+            "cut": "middle",
+            "gate": "presence",
+            "confidence": {"presence": 0.25},
+            "ms": {"total": 10, "head": 10, "wire": 0, "queue": 0, "tail": 0, "wait": 0},
+            "macs": 1234,
+            "answer": {"task": "detect", "boxes": []},
         }
 
     def test_a_full_disk_is_told(self) -> None:

@@ -17,3 +17,9 @@ def specimen_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def specimen(specimen_path: Path) -> Bundle:
     return open_bundle(specimen_path)
+
+
+@pytest.fixture(scope="session")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle with entropy-coded codecs at its cut `code`, for reading only."""
+    return open_bundle(write_specimen(tmp_path_factory.mktemp("bundles") / "gated", gated=True))

@@ -89,3 +89,21 @@ def test_a_picture_comes_as_a_file_of_its_own_type(specimen: Bundle) -> None:
     assert "FLOAT32, not UINT8" in refused(
         plan, replace(picture(1, 10, 10, 3), dtype=DType.FLOAT32)
     )
+
+
+def test_an_entropy_coded_tensor_has_the_shape_of_its_cut(gated: Bundle) -> None:
+    plan = plan_at(gated, "code")
+    tensor, _ = encoded(gated, "code", crossing(gated, "code"), "rans")
+    assert check(plan, (tensor,), max_pixels=MAX_PIXELS) is tensor
+    wrong = replace(tensor, shape=(1, 6, 8, 8000))
+    assert "not (1, 6, 8, 8)" in refused(plan, wrong)
+
+
+def test_a_coder_names_its_table_if_it_has_one(gated: Bundle) -> None:
+    plan = plan_at(gated, "code")
+    stepped, _ = encoded(gated, "code", crossing(gated, "code"), "rans")
+    tabled, _ = encoded(gated, "code", crossing(gated, "code"), "rans-coarse")
+    assert (stepped.quantiser, tabled.quantiser) == ("", "rans-coarse")
+    check(plan, (tabled,), max_pixels=MAX_PIXELS)
+    assert "not 'rans-coarse'" in refused(plan, replace(tabled, quantiser=""))
+    assert "not ''" in refused(plan, replace(stepped, quantiser="rans"))

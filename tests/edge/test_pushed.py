@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from edge_doubles import write_with_a_bad_coder
 from headtail_edge.pushed import PushedBundles, TooManyBundlesError, WrongBundleError
 from headtail_models.bundle import Bundle, BundleError, SecretKey, open_bundle
-from headtail_models.bundle.errors import OversizedBundleError, UntrustedSignerError
+from headtail_models.bundle.errors import BadCoderError, OversizedBundleError, UntrustedSignerError
 from headtail_models.bundle.specimen import write_specimen
 
 
@@ -85,3 +86,10 @@ def test_more_bundles_than_are_kept_are_refused(
     other = open_bundle(write_specimen(tmp_path / "other", version="2.0"))
     with pytest.raises(TooManyBundlesError):
         pushed.take_in(other.pack(tmp_path / "other.part"), other.digest)
+
+
+def test_a_bundle_whose_coder_does_not_fit_is_refused(tmp_path: Path) -> None:
+    bad = write_with_a_bad_coder(tmp_path / "bad")
+    with pytest.raises(BadCoderError):
+        kept(tmp_path).take_in(bad.pack(tmp_path / "arrived.part"), bad.digest)
+    assert nothing_left(tmp_path)

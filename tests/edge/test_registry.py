@@ -6,12 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_doubles import crossing, encoded
+from edge_doubles import crossing, encoded, write_with_a_bad_coder
 from headtail_edge.plan import LazyStage, PlanKey
 from headtail_edge.registry import BundleRegistry
-from headtail_fabric.codec import CodecError
 from headtail_models.bundle import Bundle, SecretKey
-from headtail_models.bundle.errors import NoSuchBundleError, UnsignedBundleError
+from headtail_models.bundle.errors import (
+    BadCoderError,
+    CodecNotAllowedError,
+    NoSuchBundleError,
+    UnsignedBundleError,
+)
 from headtail_models.bundle.specimen import write_specimen
 from headtail_models.stage import Stage
 
@@ -72,8 +76,8 @@ def test_a_codec_that_a_cut_does_not_allow_is_not_made(
     registry.load(specimen_path)
     plan = registry.plan(specimen.digest, "late")
     assert plan is not None
-    with pytest.raises(CodecError, match="not allowed"):
-        plan.new_codec("webp")
+    with pytest.raises(CodecNotAllowedError, match="allowed there: raw, "):
+        plan.codecs.new("webp")
 
 
 @pytest.mark.parametrize("codec", ["raw", "raw+zstd", "q8", "q8+zstd", "q4"])
@@ -86,7 +90,7 @@ def test_a_plan_decodes_what_a_device_encodes(
     assert plan is not None
     tensor = np.clip(crossing(specimen, "late"), 0.0, 0.2)
     info, payload = encoded(specimen, "late", tensor, codec)
-    decoded = plan.decode(plan.new_codec(codec), payload, info.shape)
+    decoded = plan.decode(plan.codecs.new(codec), payload, info.shape)
     assert decoded.shape == tensor.shape
     table = specimen.quantiser("late", "q8")
     steps = {"q8": 255, "q4": 15}.get(codec.partition("+")[0])
@@ -134,3 +138,12 @@ def test_a_stage_that_could_not_be_opened_is_tried_again(specimen: Bundle) -> No
     with pytest.raises(MemoryError):
         stage.get()
     assert stage.get() is stage.get()
+
+
+def test_a_bundle_whose_coder_does_not_fit_is_not_served(tmp_path: Path) -> None:
+    bad = write_with_a_bad_coder(tmp_path / "bad")
+    registry = BundleRegistry()
+    with pytest.raises(BadCoderError, match=r"code\.rans"):
+        registry.load(bad.path)
+    assert len(registry) == 0
+    assert registry.plan(bad.digest, "late") is None

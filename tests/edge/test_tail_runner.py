@@ -16,10 +16,11 @@ from headtail_edge.job import Job
 from headtail_edge.plan import LazyStage, TailPlan, plans_of
 from headtail_edge.tail_runner import Answer, Failure, TailRunner
 from headtail_fabric.clock import FakeClock
-from headtail_fabric.codec import codec_for
+from headtail_fabric.codec import TensorCodec, codec_for
 from headtail_fabric.codec.base import Array
 from headtail_fabric.wire import Buffer, DType, ErrorCode, TensorInfo
 from headtail_models.bundle import Bundle
+from headtail_models.bundle.codecs import TensorCodecs
 from headtail_models.task import Task, task_for
 
 
@@ -218,6 +219,55 @@ def test_timings_are_the_phases_that_the_batch_went_through(specimen: Bundle) ->
         timings = outcome.timings
         assert (timings.queue_us, timings.decode_us) == (1_000_000, 0)
         assert (timings.compute_us, timings.post_us) == (20_000, 4_000)
+
+
+@pytest.mark.parametrize("codec", ["rans", "rans-coarse"])
+def test_an_entropy_coded_job_is_answered_as_its_levels_would_be(gated: Bundle, codec: str) -> None:
+    plan = plan_at(gated, "code")
+    (coded,) = jobs(gated, plan, 1, codec)
+    seen = gated.codecs("code").new(codec).decode(coded.payload, coded.tensor.shape)
+    (outcome,) = run([coded])
+    reference = gated.open_stage(gated.tail("code")).run({"code": seen})["logits"][0]
+    np.testing.assert_allclose(logits(outcome), reference, rtol=1e-5, atol=1e-6)
+
+
+def test_a_codec_is_built_once_for_all_jobs(gated: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    real = TensorCodecs.new
+
+    def noted(codecs: TensorCodecs, codec_id: str) -> TensorCodec:
+        built.append(codec_id)
+        return real(codecs, codec_id)
+
+    plan = plan_at(gated, "code")
+    batch = jobs(gated, plan, 3, "rans") + jobs(gated, plan, 2, "raw")
+    monkeypatch.setattr(TensorCodecs, "new", noted)
+    runner = TailRunner(clock=FakeClock())
+    for _ in range(2):
+        assert all(isinstance(outcome, Answer) for outcome in runner.run(batch))
+    assert built == ["rans", "raw"]
+
+
+@settings(max_examples=60)
+@given(payload=st.binary(max_size=400), codec=st.sampled_from(("rans", "rans-coarse")))
+def test_no_entropy_coded_payload_costs_anybody_else_anything(
+    gated: Bundle, payload: bytes, codec: str
+) -> None:
+    plan = plan_at(gated, "code")
+    (good,) = jobs(gated, plan, 1, "rans")
+    (other,) = jobs(gated, plan, 1, codec)
+    by_id = {o.job.id: o for o in run([replace(other, id=7, payload=payload), good])}
+    assert isinstance(by_id[0], Answer)
+    if isinstance(by_id[7], Failure):
+        assert by_id[7].code is ErrorCode.BAD_PAYLOAD
+
+
+def test_a_payload_that_would_inflate_is_refused(gated: Bundle) -> None:
+    plan = plan_at(gated, "code")
+    (coded,) = jobs(gated, plan, 1, "rans")
+    (outcome,) = run([replace(coded, payload=bytes(1_000_000))])
+    assert isinstance(outcome, Failure)
+    assert (outcome.code, "1000000 bytes" in outcome.message) == (ErrorCode.BAD_PAYLOAD, True)
 
 
 @settings(max_examples=80)

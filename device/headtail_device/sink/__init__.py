@@ -5,6 +5,7 @@ from headtail_device.sink.board import SinkBoard
 from headtail_device.sink.jsonlines import JsonLinesSink
 from headtail_device.sink.pictures import AnnotatedPicturesSink
 from headtail_device.sink.video import AnnotatedVideoSink
+from headtail_device.sink.webhook import WebhookSink
 
 __all__ = [
     "AnnotatedPicturesSink",
@@ -13,4 +14,5 @@ __all__ = [
     "Sink",
     "SinkBoard",
     "SinkError",
+    "WebhookSink",
 ]

@@ -4,7 +4,7 @@ from typing import Final
 
 import cv2
 
-from headtail_models.task import Answer, Picture
+from headtail_models.task import Answer, Picture, TagAnswer
 from headtail_models.vision.answer import DetectAnswer
 from headtail_models.vision.draw import draw_boxes
 
@@ -20,7 +20,12 @@ def annotate(picture: Picture, answer: Answer) -> Picture:
     canvas = picture.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 600)
     weight, line = max(1, round(2 * scale)), round(32 * scale)
-    for row, (label, share) in enumerate(answer.top, start=1):
+    named = (
+        [(tag.label, tag.score) for tag in answer.tags]
+        if isinstance(answer, TagAnswer)
+        else answer.top
+    )
+    for row, (label, share) in enumerate(named, start=1):
         words, at = f"{label} {share:.0%}", (line // 3, row * line)
         # White on a black outline can be read on any picture.
         cv2.putText(canvas, words, at, _FONT, scale, _BLACK, 3 * weight, cv2.LINE_AA)

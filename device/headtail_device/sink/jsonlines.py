@@ -3,30 +3,24 @@
 import contextlib
 import os
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-import msgspec
-
 from headtail_device.delivery import Finished
-from headtail_device.ledger import Latency
-from headtail_device.record import FrameRecord
 from headtail_device.sink.base import SinkError
+from headtail_device.sink.line import FrameLines
 
 
 class JsonLinesSink:
     """Writes each line with one system call, so a reader sees whole lines, and a crash costs none.
 
-    `started_at` and `started` are the same moment, on the frames' clock and on the calendar:
-    steps of the machine's clock during the run don't show. When the disk is full the torn line is
-    cut off again. The path `-` is standard output.
+    When the disk is full the torn line is cut off again. The path `-` is standard output.
     """
 
     def __init__(self, path: str, *, started_at: float, started: datetime) -> None:
-        """Raises SinkError."""
+        """For the times see `FrameLines`. Raises SinkError."""
         self.path = path
-        self._started_at = started_at
-        self._started = started
+        self._lines = FrameLines(started_at=started_at, started=started)
         self._size_bytes = 0
         try:
             if path == "-":
@@ -38,7 +32,7 @@ class JsonLinesSink:
             raise SinkError(f"{path}: {error.strerror}", path=path) from error
 
     def write(self, finished: Finished) -> None:
-        line = memoryview(msgspec.json.encode(self._line(finished.record)) + b"\n")
+        line = memoryview(self._lines.line(finished.record))
         size_bytes = len(line)
         try:
             while line:
@@ -57,39 +51,3 @@ class JsonLinesSink:
             os.close(descriptor)
         except OSError as error:  # a network file system may tell only now
             raise SinkError(f"{self.path}: {error.strerror}", path=self.path) from error
-
-    def _line(self, record: FrameRecord) -> dict[str, object]:
-        line: dict[str, object] = {
-            "frame": record.index,
-            "origin": record.origin,
-            "outcome": record.outcome.value,
-        }
-        if record.captured_at is not None:
-            offset_s = record.captured_at - self._started_at
-            line["captured_s"] = round(offset_s, 6)
-            line["captured"] = _calendar(self._started + timedelta(seconds=offset_s))
-        if record.cut is not None:
-            line |= {"cut": record.cut, "codec": record.codec, "attempts": record.attempts}
-            line["bytes"] = {
-                "up": record.bytes_up,
-                "down": record.bytes_down,
-                "payload": record.payload_bytes,
-            }
-        if record.latency is not None:
-            line["ms"] = _milliseconds(record.latency)
-        if record.answer is not None:
-            line["answer"] = record.answer.to_json()
-        if record.reason:
-            line["reason"] = record.reason
-        return line
-
-
-def _calendar(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _milliseconds(latency: Latency) -> dict[str, float]:
-    return {
-        part: round(getattr(latency, f"{part}_s") * 1000, 3)
-        for part in ("total", "head", "wire", "queue", "tail", "wait")
-    }

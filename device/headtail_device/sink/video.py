@@ -56,6 +56,8 @@ class AnnotatedVideoSink:
         return str(self._path)
 
     def write(self, finished: Finished) -> None:
+        if finished.record.late:
+            return  # its picture has been written
         if finished.picture is None and self._last is None:
             self._lead += 1  # no picture yet: the size is not known
             return

@@ -9,7 +9,7 @@ class SourceError(ResourceError):
 
 class NoSuchSourceError(ConfigError):
     """There is nothing to read under that name. Give a video file, a picture, a folder of
-    pictures, a camera (0, 1, ... or /dev/video0) or a stream (rtsp://...)."""
+    pictures, watch: and a folder, a camera (0, 1, ... or /dev/video0) or a stream (rtsp://...)."""
 
 
 class UnreadableVideoError(SourceError):

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+from headtail_models.task import Frame as Data
 from headtail_models.task import Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frame:
-    """One picture, uint8 of shape (H, W, 3), BGR.
+    """One picture, uint8 of shape (H, W, 3), BGR; or a stretch of sound, float32 of shape (n,).
 
     `captured_at` is a time of the source's clock; the answer is due `deadline_s` seconds later.
     `origin` says for a person where the picture comes from.
     """
 
     index: int
-    data: Picture
+    data: Data
     captured_at: float
     deadline_s: float
     origin: str
@@ -28,8 +29,13 @@ class Frame:
         return self.captured_at + self.deadline_s
 
     def __repr__(self) -> str:
-        height, width = self.data.shape[:2]
-        return f"<Frame {self.index} {self.origin} {width}x{height} at {self.captured_at:.3f}>"
+        size = "x".join(str(side) for side in reversed(self.data.shape[:2]))
+        return f"<Frame {self.index} {self.origin} {size} at {self.captured_at:.3f}>"
+
+    @property
+    def picture(self) -> Picture | None:
+        """`data`, if it is one."""
+        return self.data if self.data.ndim == 3 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +49,12 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A frame of a live source that a newer one replaced before anything was done with it. The
-    picture is gone: a burst of them must not fill the memory."""
+    """A frame left out by policy before anything was done with it. The picture is gone: a burst of
+    them must not fill the memory."""
 
     index: int
     origin: str
+    reason: str = "a newer frame came first"
 
 
 Captured = Frame | Unreadable

@@ -63,26 +63,7 @@ class PictureFolderSource:
         for index, file in enumerate(self._files):
             if self._closing.is_set():
                 return
-            yield self._read(index, file)
-
-    def _read(self, index: int, file: Path) -> Captured:
-        try:
-            if file.stat().st_size > MAX_FILE_BYTES:
-                raise ValueError(f"the file is larger than {MAX_FILE_BYTES} bytes")
-            encoded = np.frombuffer(file.read_bytes() or b"\0", dtype=np.uint8)
-            picture = cv2.imdecode(encoded, cv2.IMREAD_COLOR_BGR)
-            if picture is None:
-                raise ValueError("the file is not a picture that can be decoded")
-        except (OSError, ValueError, cv2.error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            return Unreadable(index=index, origin=file.name, reason=reason)
-        return Frame(
-            index=index,
-            data=picture.astype(np.uint8, copy=False),
-            captured_at=self._clock.now(),
-            deadline_s=self._deadline_s,
-            origin=file.name,
-        )
+            yield read_picture(file, index=index, deadline_s=self._deadline_s, clock=self._clock)
 
     def close(self) -> None:
         self._closing.set()
@@ -97,3 +78,24 @@ class PictureFolderSource:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def read_picture(file: Path, *, index: int, deadline_s: float, clock: Clock) -> Captured:
+    """The frame of a file, Unreadable when it is no picture, too large, or can't be read."""
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise ValueError(f"the file is larger than {MAX_FILE_BYTES} bytes")
+        encoded = np.frombuffer(file.read_bytes() or b"\0", dtype=np.uint8)
+        picture = cv2.imdecode(encoded, cv2.IMREAD_COLOR_BGR)
+        if picture is None:
+            raise ValueError("the file is not a picture that can be decoded")
+    except (OSError, ValueError, cv2.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return Unreadable(index=index, origin=file.name, reason=reason)
+    return Frame(
+        index=index,
+        data=picture.astype(np.uint8, copy=False),
+        captured_at=clock.now(),
+        deadline_s=deadline_s,
+        origin=file.name,
+    )
