@@ -1,0 +1,92 @@
+"""What each way costs on this very device, measured once a bundle and machine."""
+
+from collections.abc import Sequence
+from statistics import fmean, median, pstdev
+from typing import Annotated, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from headtail_device.controller.option import LOCAL, way_name
+from headtail_device.head import Encoded
+from headtail_device.placement import Remote
+from headtail_fabric.clock import Clock
+from headtail_models.task import Answer, Picture
+
+NonNegative = Annotated[float, Meta(ge=0)]
+
+
+class WayCost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds and bytes of one frame: preparation, network (gates and head, or the whole model)
+    and encoding; mean and standard deviation of the payload's size."""
+
+    prepare_s: NonNegative = 0.0
+    compute_s: NonNegative
+    encode_s: NonNegative = 0.0
+    payload_bytes: NonNegative = 0.0
+    payload_deviation_bytes: NonNegative = 0.0
+
+
+class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By the ways' names (`way_name`). A value that can be kept in a file."""
+
+    ways: dict[str, WayCost]
+
+    @property
+    def local_s(self) -> float:
+        """Of the whole model."""
+        return self.ways[LOCAL].compute_s
+
+    def slowed(self, factor: float) -> "StageCosts":
+        """Of a device that takes `factor` times as long."""
+        return StageCosts(
+            ways={
+                name: msgspec.structs.replace(
+                    cost,
+                    prepare_s=cost.prepare_s * factor,
+                    compute_s=cost.compute_s * factor,
+                    encode_s=cost.encode_s * factor,
+                )
+                for name, cost in self.ways.items()
+            }
+        )
+
+
+class Measurable(Protocol):
+    """What of a head is measured: the gates' verdicts are not heeded. `HeadRunner` is one."""
+
+    def encode(self, picture: Picture, way: Remote) -> Encoded: ...
+
+    def whole(self, picture: Picture) -> Answer: ...
+
+
+def measure(
+    head: Measurable, remotes: Sequence[Remote], pictures: Sequence[Picture], clock: Clock
+) -> StageCosts:
+    """Run every way on every picture: medians of the times, mean of the sizes.
+
+    Each way runs once before it counts. `head` must read the same `clock`; one of processor time
+    leaves out what the machine's other work takes. Raises ValueError without a picture, and what
+    `head` raises.
+    """
+    if not pictures:
+        raise ValueError("nothing to measure on")
+    head.whole(pictures[0])
+    times = []
+    for picture in pictures:
+        began_at = clock.now()
+        head.whole(picture)
+        times.append(clock.now() - began_at)
+    costs = {LOCAL: WayCost(compute_s=median(times))}
+    for remote in remotes:
+        head.encode(pictures[0], remote)
+        encoded = [head.encode(picture, remote) for picture in pictures]
+        sizes = [one.payload_bytes for one in encoded]
+        costs[way_name(remote)] = WayCost(
+            prepare_s=median(one.prepare_s for one in encoded),
+            compute_s=median(one.compute_s for one in encoded),
+            encode_s=median(one.encode_s for one in encoded),
+            payload_bytes=fmean(sizes),
+            payload_deviation_bytes=pstdev(sizes),
+        )
+    return StageCosts(ways=costs)

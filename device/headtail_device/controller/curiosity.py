@@ -1,0 +1,96 @@
+"""When to try what is not known well enough: rarely, and never at a frame's risk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_WORTH_IT: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caution:
+    """At most `frames_share` of all frames are tries, besides one, and what they cost stays below
+    `time_share` of all time, besides `allowance_s`. Tries are `soonest_s` apart, twice as long
+    after each that changed nothing, up to `longest_s`. A frame's deadline must leave `headroom`
+    times what is feared."""
+
+    frames_share: float = 0.05
+    time_share: float = 0.02
+    allowance_s: float = 0.2
+    soonest_s: float = 4.0
+    longest_s: float = 60.0
+    headroom: float = 1.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An option that might be tried: what it costs the goal at best, and a frame in time."""
+
+    name: str
+    hope: float
+    latency_s: float
+    feared_s: float
+
+
+class Curiosity:
+    """Told of each decision, says which option to try instead, or None."""
+
+    def __init__(self, caution: Caution | None = None) -> None:
+        self._caution = caution or Caution()
+        self._frames = 0
+        self._tries = 0
+        self._time_s = 0.0
+        self._spent_s = 0.0
+        self._wait_s = self._caution.soonest_s
+        self._tried_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Curiosity(tries={self._tries} of {self._frames}, spent_s={self._spent_s:.3f})"
+
+    @property
+    def tries(self) -> int:
+        return self._tries
+
+    def charged(self, extra_s: float) -> None:
+        """A try took so much longer (or less, below 0) than was reckoned with."""
+        self._spent_s = max(0.0, self._spent_s + extra_s)
+
+    def rewarded(self) -> None:
+        """Something has changed: look again soon."""
+        self._wait_s = self._caution.soonest_s
+
+    def pick(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        chosen_amount: float,
+        chosen_s: float,
+        remaining_s: float,
+        now: float,
+    ) -> str | None:
+        """Of those that could turn out better than what was chosen the soonest, if it may be."""
+        caution = self._caution
+        self._frames += 1
+        self._time_s += chosen_s
+        if self._tried_at is not None and now < self._tried_at + self._wait_s:
+            return None
+        if self._tries + 1 > 1 + caution.frames_share * self._frames:
+            return None
+        hopeful = [
+            one
+            for one in candidates
+            if one.hope < _WORTH_IT * chosen_amount
+            and one.feared_s * caution.headroom <= remaining_s
+        ]
+        if not hopeful:
+            return None
+        best = min(hopeful, key=lambda one: (one.latency_s, one.name))
+        extra_s = max(0.0, best.latency_s - chosen_s)
+        if self._spent_s + extra_s > caution.allowance_s + caution.time_share * self._time_s:
+            return None
+        if self._tried_at is not None:
+            self._wait_s = min(self._wait_s * 2, caution.longest_s)
+        self._tried_at = now
+        self._tries += 1
+        self._spent_s += extra_s
+        return best.name
