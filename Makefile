@@ -43,6 +43,8 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 	$(BIN)/pip install -q -e '.[build]'
 	touch $@
 
+# A release that exists for the CPU alone: without it pip takes gigabytes of CUDA.
 $(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q -e '.[dev]'
 	touch $@ $(VENV)/.run

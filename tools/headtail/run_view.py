@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,9 +22,12 @@ from headtail_device.summary import RunSummary
 
 _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.EDGE: "answered by the edge",
+    Outcome.EXIT: "answered at an exit",
+    Outcome.FILTERED: "filtered: nothing of interest",
     Outcome.LOCAL: "answered on the device",
     Outcome.DEGRADED: "answered on the device, degraded",
     Outcome.DROPPED: "dropped by policy",
+    Outcome.SPOOLED: "waiting in the spool",
     Outcome.EXPIRED: "expired",
     Outcome.UNREADABLE: "unreadable",
     Outcome.FAILED: "failed",
@@ -87,6 +91,8 @@ def summary_table(summary: RunSummary) -> Table:
     for outcome, count in summary.totals.outcomes.items():
         if count:
             table.add_row(f"  {_WORDS[outcome]}", f"{count:,}")
+    for gate, count in summary.totals.gates.items():
+        table.add_row(f"    at gate {escape(gate)}", f"{count:,}")
     table.add_row("frames a second", f"{summary.frames_per_s:.1f}")
     table.add_section()
     table.add_row("latency, ms", "p50 / p95 / p99", style="bold")
@@ -94,6 +100,8 @@ def summary_table(summary: RunSummary) -> Table:
         kept = summary.latency_ms.get(part)
         if kept is not None and kept.count:
             table.add_row(f"  {label}", f"{kept.p50:.1f} / {kept.p95:.1f} / {kept.p99:.1f}")
+    table.add_section()
+    table.add_row("multiply-adds a frame, here", f"{summary.macs_per_frame:,.0f}", style="bold")
     table.add_section()
     table.add_row("bytes a frame", "", style="bold")
     for label, value in _bytes(summary):
@@ -112,6 +120,8 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
         "codec": summary.codec,
         "frames": summary.frames,
         "outcomes": {outcome.value: n for outcome, n in summary.totals.outcomes.items()},
+        "gates": dict(summary.totals.gates),
+        "macs_per_frame": summary.macs_per_frame,
         "wall_s": summary.wall_s,
         "frames_per_s": summary.frames_per_s,
         "latency_ms": {

@@ -2,25 +2,17 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from headtail_fabric.codec.affine import AffineCodec
-from headtail_fabric.codec.raw import RawCodec
-from headtail_fabric.wire import DType
+from headtail.bundle_view import print_table, shortened, show_bundle
 from headtail_models.assets.progress import Bars
 from headtail_models.bundle import Bundle, BundleCache, PublicKey, open_bundle, sign_bundle
 from headtail_models.bundle.cache import CachedBundle
 from headtail_models.bundle.keys import create_key_files, load_public_key, load_secret_key
-from headtail_models.bundle.manifest import Cut, DetectTask
 from headtail_models.zoo import build, known
 
-_BASES: Final = ("raw", "q8", "q4")
 _EXAMPLES: Final = """\
 examples:
   headtail bundle build yolov3-tiny-coco        into the cache, under its own name
@@ -47,7 +39,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     listing = actions.add_parser("list", help="the bundles of the cache, and those to be built")
     listing.set_defaults(handler=_list)
 
-    show = actions.add_parser("show", help="a bundle's cuts, with their costs and accuracy")
+    show = actions.add_parser(
+        "show", help="a bundle's cuts, with their costs, codecs, exits and accuracy"
+    )
     _add_reference(show)
     show.add_argument("--json", action="store_true", help="print the manifest as it is")
     show.set_defaults(handler=_show)
@@ -66,7 +60,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         action="append",
         help="this key, or another one given so, must have signed",
     )
-    verify.add_argument("--load", action="store_true", help="load every stage as well")
+    verify.add_argument("--load", action="store_true", help="load every stage and coder as well")
     verify.set_defaults(handler=_verify)
 
     sign = actions.add_parser("sign", help="sign a bundle where it lies")
@@ -102,7 +96,7 @@ def _list(args: argparse.Namespace) -> int:
     cache = BundleCache()
     entries = list(cache.entries())
     if entries:
-        _print_table(
+        print_table(
             f"Bundles in {cache.root}",
             ("name", "version", "digest", "about", "cuts", "size"),
             map(_entry_row, entries),
@@ -128,7 +122,7 @@ def _entry_row(entry: CachedBundle) -> tuple[str, ...]:
         digest,
         manifest.description,
         cuts,
-        _short(size_bytes) + "B",
+        shortened(size_bytes) + "B",
     )
 
 
@@ -137,70 +131,8 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.write(bundle.manifest_bytes.decode())
         return 0
-    manifest = bundle.manifest
-    for name, value in _facts(bundle):
-        print(f"{name:<9} {value}")
-    print()
-    _print_table(
-        f"Cuts of {_short(manifest.full.macs)} multiply-adds; bytes a frame before zstd",
-        ("cut", "tensor", "head", "%", "tail", "%", *_BASES),
-        (_cut_row(bundle, cut) for cut in manifest.cuts),
-        words=2,
-    )
-    measured = [(cut.name, one) for cut in manifest.cuts for one in cut.measured]
-    if measured:
-        _print_table(
-            f"Measured on {manifest.metric_split}; bytes are the mean of a frame's payload",
-            ("cut", "codec", manifest.metric, "drop", "bytes"),
-            (
-                (cut, one.codec, f"{one.value:.4f}", f"{one.drop:.4f}", f"{one.mean_bytes:,.0f}")
-                for cut, one in measured
-            ),
-            words=2,
-        )
+    show_bundle(bundle)
     return 0
-
-
-def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
-    manifest = bundle.manifest
-    yield "bundle", f"{manifest.name} {manifest.version}"
-    yield "about", manifest.description
-    yield "digest", bundle.digest.hex()
-    yield "signed", f"by {bundle.signed_by.fingerprint}" if bundle.signed_by else "no"
-    yield "folder", str(bundle.path)
-    size = manifest.preprocess
-    kind = "detect" if isinstance(manifest.task, DetectTask) else "classify"
-    yield "task", f"{kind}, {len(manifest.labels)} labels, {size.width}x{size.height} pixels"
-    if manifest.full_value is not None:
-        yield "full", f"{manifest.metric} {manifest.full_value:.4f} on {manifest.metric_split}"
-    yield "default", f"cut {manifest.default_cut}, codec {manifest.default_codec}"
-    for one in manifest.provenance:
-        yield "weights", f"{one.source} ({one.licence})"
-
-
-def _cut_row(bundle: Bundle, cut: Cut) -> tuple[str, ...]:
-    head, tail = cut.head.macs, cut.tail.macs
-    whole = max(1, head + tail)
-    return (
-        cut.name,
-        "x".join(map(str, cut.tensor.shape)),
-        _short(head),
-        f"{100 * head / whole:.1f}",
-        _short(tail),
-        f"{100 * tail / whole:.1f}",
-        *(_payload_bytes(bundle, cut, base) for base in _BASES),
-    )
-
-
-def _payload_bytes(bundle: Bundle, cut: Cut, base: str) -> str:
-    if not any(codec.partition("+")[0] == base for codec in cut.codecs):
-        return "-"
-    codec = (
-        RawCodec(DType[cut.tensor.dtype.upper()])
-        if base == "raw"
-        else AffineCodec(bits=int(base[1:]), quantiser=bundle.quantiser(cut.name, base))
-    )
-    return f"{codec.encoded_bytes((1, *cut.tensor.shape)):,}"
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -222,6 +154,8 @@ def _verify(args: argparse.Namespace) -> int:
     if args.load:
         for entry in manifest.stages():
             bundle.open_stage(entry)
+        for cut in manifest.cuts:
+            bundle.codecs(cut.name)
     loaded = ", every stage loads" if args.load else ""
     signed = "unsigned"
     if bundle.signed_by is not None:
@@ -260,24 +194,3 @@ def _show_key(args: argparse.Namespace) -> int:
 
 def _open(reference: str, *, trusted: Sequence[PublicKey] | None = None) -> Bundle:
     return open_bundle(BundleCache().find(reference), trusted=trusted)
-
-
-def _short(count: int) -> str:
-    """Three digits and a decimal prefix, a space between them."""
-    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if count >= 10**power:
-            return f"{count / 10**power:.3g} {prefix}"
-    return f"{count} "
-
-
-def _print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: int
-) -> None:
-    """The first `words` columns hold words, the others numbers."""
-    table = Table(title=Text(title), title_justify="left")
-    for at, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if at < words else "right", overflow="fold")
-    for row in rows:
-        # As it stands: what a bundle says of itself is not rich's markup.
-        table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)

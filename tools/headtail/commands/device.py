@@ -74,6 +74,8 @@ def add_settings(run: argparse.ArgumentParser) -> None:
     setting("--mode", "mode", choices=get_args(Mode), help="the edge if it can be had, or never")
     setting("--cut", "way.cut", metavar="NAME", help="where to cut; input sends the picture")
     setting("--codec", "way.codec", metavar="NAME", help="how what crosses is encoded")
+    setting("--exit-point", "gates.exit_point", metavar="NAME", help="how eager exits are, or off")
+    setting("--filter", "gates.filter", **switch, help="end frames that hold nothing of interest")
     setting("--quality", "way.quality", type=int, metavar="N", help="of jpeg and webp, 1 to 100")
     setting("--pace", "pace", choices=get_args(Pace), help="of a video file")
     setting("--deadline", "deadline_s", type=float, metavar="SECONDS", help="of each answer")
