@@ -1,9 +1,9 @@
 """What the boards have to offer a head.
 
-Memory is what MicroPython leaves for Python after its own start, flash what its file system has, as
-released firmware of 2026 lays them out. Cycles per instruction relate to Cortex-M3 instructions as
-counted by `costs`; the figure for RP2040 comes from an emulated run, the others are estimates. No
-number here was measured on silicon.
+Memory is what MicroPython leaves for Python after its own start, flash what its file system has:
+both estimates, to be checked with `gc.mem_free()` and `os.statvfs("/")` on the board at hand.
+Cycles per instruction relate to Cortex-M3 instructions as counted by `costs`; the figure for RP2040
+comes from an emulated run, the others are estimates. No number here was measured on silicon.
 """
 
 from dataclasses import dataclass
