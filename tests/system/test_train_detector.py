@@ -11,7 +11,7 @@ import torch
 from headtail_fabric.rans import CodingModel
 from headtail_models.assets.errors import UnreachableError
 from headtail_models.stage import OnnxStage
-from headtail_models.training import release_yolov3
+from headtail_models.training import yolov3_release
 from headtail_models.training.jobs import open_job
 from headtail_models.training.recipe import Recipe, read_recipe
 from headtail_models.training.trainer import train
@@ -81,10 +81,10 @@ def test_from_recipes_to_released_parts(
     job = open_job(recipes["yolov3-tiny-filter"], data, tmp_path / "cache")
     train(job, recipes["yolov3-tiny-filter"], tmp_path / "filter")
 
-    monkeypatch.setattr(release_yolov3, "read_recipe", recipes.__getitem__)
+    monkeypatch.setattr(yolov3_release, "read_recipe", recipes.__getitem__)
     arguments = ["--data", str(data), "--cache", str(tmp_path / "cache")]
     arguments += ["--bottleneck", str(tmp_path / "first"), "--light", str(tmp_path / "light")]
-    assert release_yolov3.main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    assert yolov3_release.main([*arguments, "--out", str(tmp_path / "out")]) == 0
     out = tmp_path / "out" / "yolov3-tiny-coco"
     for name, after, share in (("bottleneck", "L5", 0.2), ("light", "L1", 0.08)):
         part = msgspec.json.decode((out / f"{name}.json").read_bytes(), type=ReleasedCut)

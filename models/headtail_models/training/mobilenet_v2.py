@@ -32,7 +32,7 @@ from headtail_models.training.job import Loss
 from headtail_models.training.pictures import Picture, read_pictures
 from headtail_models.training.rate_control import RateControl
 from headtail_models.training.recipe import Recipe, StageRecipe
-from headtail_models.training.settings import settings_as
+from headtail_models.training.settings import draw_step, settings_as
 from headtail_models.vision.geometry import Geometry
 from headtail_models.vision.prepare import centre_crop
 from headtail_models.zoo import mobilenet_v2 as recipe_of
@@ -168,8 +168,8 @@ class MobileNetJob:
 
     def draw(self, random: np.random.Generator, count: int) -> dict[str, torch.Tensor]:
         batch = self.cache.take(random.choice(self.cache.count, count, replace=False))
-        low, high = math.log(self._settings.step_low), math.log(self._settings.step_high)
-        batch["step"] = torch.tensor(math.exp(random.uniform(low, high)))
+        step = draw_step(random, self._settings.step_low, self._settings.step_high)
+        batch["step"] = torch.tensor(step)
         return batch
 
     def loss(self, batch: dict[str, torch.Tensor], progress: float) -> Loss:

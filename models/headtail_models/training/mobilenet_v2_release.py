@@ -20,15 +20,10 @@ from rich.console import Console
 from torch import nn
 
 from headtail_fabric.errors import HeadtailError
-from headtail_fabric.rans import Alphabet, StepLevels
-from headtail_models.bottleneck.cost import cost
-from headtail_models.bottleneck.rounding import HIGHEST, LOWEST
-from headtail_models.bundle.manifest import Coder, Cut, StageEntry
+from headtail_models.bundle.manifest import Cut
 from headtail_models.data.imagenet_photos import ImagenetPhotos
 from headtail_models.nets.mobilenet_v2 import SIDE
 from headtail_models.stage import OnnxStage
-from headtail_models.tensor import TensorSpec
-from headtail_models.training.export import export
 from headtail_models.training.mobilenet_v2 import (
     CUT,
     LEARNT,
@@ -38,6 +33,7 @@ from headtail_models.training.mobilenet_v2 import (
     prepared,
 )
 from headtail_models.training.recipe import read_recipe
+from headtail_models.training.releasing import write_coder, write_record, write_stage
 from headtail_models.training.trainer import read_best
 from headtail_models.zoo import mobilenet_v2
 from headtail_models.zoo.mobilenet_v2_graph import block_name
@@ -88,17 +84,25 @@ def release(job: MobileNetJob, data: Path, folder: Path, console: Console) -> No
     """Write encoder, decoder, coding models and their record into `folder`. Raises ExportError."""
     folder.mkdir(parents=True, exist_ok=True)
     network = job.network.eval()
-    head = _stage(Head(network), folder / f"encoder-{NAME}.onnx", _STEM, block_name(CUT), _LATENTS)
+    head = write_stage(
+        Head(network),
+        folder / f"encoder-{NAME}.onnx",
+        _STEM,
+        inputs=block_name(CUT),
+        output=_LATENTS,
+    )
     latents = np.concatenate(list(_latents(job, data, folder / head.file)))
-    tail = _stage(
+    tail = write_stage(
         Tail(network),
         folder / f"tail-{NAME}.onnx",
         latents.shape[1:],
-        _LATENTS,
-        block_name(LEARNT),
+        inputs=_LATENTS,
+        output=block_name(LEARNT),
     )
-    coders = {codec: _coder(network, latents, step, folder / f"{codec}.htrc")
-              for codec, step in STEPS.items()}  # fmt: skip
+    coders = {
+        codec: write_coder(network.prior, latents, step, folder / f"{codec}.htrc")
+        for codec, step in STEPS.items()
+    }
     context = network.prior.macs_per_position * _PLACES**2
     cut = Cut(
         name=NAME,
@@ -108,9 +112,7 @@ def release(job: MobileNetJob, data: Path, folder: Path, console: Console) -> No
         codecs=tuple(coders),
         coders=coders,
     )
-    record = ReleasedCut(after=block_name(CUT), before=block_name(LEARNT), cut=cut)
-    text = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-    (folder / f"{NAME}.json").write_bytes(text)
+    write_record(ReleasedCut(after=block_name(CUT), before=block_name(LEARNT), cut=cut), folder)
     size = sum(file.stat().st_size for file in folder.iterdir())
     console.print(f"{folder}: {size:,} bytes, the encoder {head.macs / 1e6:.1f} MMAC")
 
@@ -124,27 +126,6 @@ def _latents(job: MobileNetJob, data: Path, encoder: Path) -> "list[Floats]":
             stem = dict(job.teacher.walk(image, after=-1, until=CUT))[CUT]
         found.append(stage.run({block_name(CUT): stem.numpy()})[_LATENTS])
     return found
-
-
-def _stage(
-    module: nn.Module, path: Path, shape: tuple[int, ...], inputs: str, output: str
-) -> StageEntry:
-    export(module, path, shape=shape, inputs=inputs, outputs=(output,))
-    return StageEntry(
-        file=path.name,
-        inputs=(TensorSpec(name=inputs, dtype="float32", shape=shape),),
-        outputs=(OnnxStage(path).outputs[0],),
-        macs=cost(module, 1, *shape).macs,
-    )
-
-
-def _coder(network: Network, latents: Floats, step: float, path: Path) -> Coder:
-    alphabet = Alphabet(low=LOWEST, count=HIGHEST - LOWEST + 1)
-    steps = np.full(network.prior.channels, step, dtype=np.float32)
-    levels = StepLevels(steps=steps, alphabet=alphabet).levels(latents)
-    model = network.prior.coding_model(levels, alphabet, step=step, tiles=(1, 1))
-    path.write_bytes(model.to_bytes())
-    return Coder(file=path.name, steps=(step,))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

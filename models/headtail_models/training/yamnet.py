@@ -29,7 +29,7 @@ from headtail_models.training.feature_cache import FeatureCache, open_cache
 from headtail_models.training.job import Loss
 from headtail_models.training.rate_control import RateControl
 from headtail_models.training.recipe import Recipe, StageRecipe
-from headtail_models.training.settings import settings_as
+from headtail_models.training.settings import draw_step, settings_as
 from headtail_models.training.yamnet_sounds import clip_patches, open_clips, scene_patches
 from headtail_models.zoo import yamnet_reader
 from headtail_models.zoo.yamnet_layers import JOIN, LAYERS, TRUNK
@@ -148,8 +148,8 @@ class YamnetJob:
 
     def draw(self, random: np.random.Generator, count: int) -> dict[str, torch.Tensor]:
         batch = self.cache.take(random.choice(self.cache.count, count, replace=False))
-        low, high = math.log(self._settings.step_low), math.log(self._settings.step_high)
-        batch["step"] = torch.tensor(math.exp(random.uniform(low, high)))
+        step = draw_step(random, self._settings.step_low, self._settings.step_high)
+        batch["step"] = torch.tensor(step)
         return batch
 
     def loss(self, batch: dict[str, torch.Tensor], progress: float) -> Loss:

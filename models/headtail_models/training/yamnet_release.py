@@ -21,19 +21,21 @@ from rich.console import Console
 from torch import nn
 
 from headtail_fabric.errors import HeadtailError
-from headtail_fabric.rans import Alphabet, CodingModel, LevelCoder, StepLevels
+from headtail_fabric.rans import CodingModel, LevelCoder
 from headtail_fabric.rans.conv_context import ConvContext
 from headtail_fabric.rans.fit_tables import fit
-from headtail_models.bottleneck.cost import cost
-from headtail_models.bottleneck.rounding import HIGHEST, LOWEST
-from headtail_models.bundle.manifest import Coder, Cut, Exit, OperatingPoint, StageEntry
+from headtail_models.bundle.manifest import Coder, Cut, Exit, OperatingPoint
 from headtail_models.exits.criteria import Criterion, confidence
 from headtail_models.exits.thresholds import CLOSED
 from headtail_models.nets.yamnet_bottleneck import YamnetBottleneck
 from headtail_models.stage import OnnxStage
-from headtail_models.tensor import TensorSpec
-from headtail_models.training.export import export
 from headtail_models.training.recipe import read_recipe
+from headtail_models.training.releasing import (
+    ALPHABET,
+    step_levels,
+    write_record,
+    write_stage,
+)
 from headtail_models.training.trainer import read_best
 from headtail_models.training.yamnet import GO_ON, YamnetJob
 from headtail_models.zoo.released import ReleasedCut
@@ -47,7 +49,6 @@ STEPS: Final = {"rans-fine": 0.7, "rans": 1.0, "rans-coarse": 2.0, "rans-least":
 CRITERION: Final[Criterion] = "max-probability"
 DROPS: Final = {"drop-2": 0.02, "drop-1": 0.01}
 """Operating points: the share of those that leave whose best tag may be another one."""
-_ALPHABET: Final = Alphabet(low=LOWEST, count=HIGHEST - LOWEST + 1)
 _COUNTED: Final = 2400
 """Patches that coding models are counted on."""
 _TOGETHER: Final = 100
@@ -79,9 +80,15 @@ def release(job: YamnetJob, folder: Path, console: Console) -> None:
     network = job.network.bottleneck.eval()
     crossing = (network.prior.channels, *shape(JOIN)[1:])
     features, restored = layer_name(TRUNK), layer_name(JOIN)
-    head = _stage(network.encoder, folder / "encoder.onnx", shape(TRUNK), features, _LATENTS)
-    tail = _stage(Tail(network), folder / "tail-bottleneck.onnx", crossing, _LATENTS, restored)
-    branch = _stage(job.network.exit.eval(), folder / "exit.onnx", shape(TRUNK), features, _FATE)
+    head = write_stage(
+        network.encoder, folder / "encoder.onnx", shape(TRUNK), inputs=features, output=_LATENTS
+    )
+    tail = write_stage(
+        Tail(network), folder / "tail-bottleneck.onnx", crossing, inputs=_LATENTS, output=restored
+    )
+    branch = write_stage(
+        job.network.exit.eval(), folder / "exit.onnx", shape(TRUNK), inputs=features, output=_FATE
+    )
     counted = _run(folder / head.file, job.cache.take(range(_COUNTED))["trunk"])
     chosen_on = _run(folder / head.file, job.calibration.trunk)
     models = {name: _best_model(network, counted, chosen_on, step) for name, step in STEPS.items()}
@@ -108,9 +115,7 @@ def release(job: YamnetJob, folder: Path, console: Console) -> None:
         codecs=tuple(models),
         coders={name: Coder(file=f"{name}.htrc", steps=(step,)) for name, step in STEPS.items()},
     )
-    record = ReleasedCut(after=features, before=restored, cut=cut)
-    text = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-    (folder / f"{NAME}.json").write_bytes(text)
+    write_record(ReleasedCut(after=features, before=restored, cut=cut), folder)
     size = sum(file.stat().st_size for file in folder.iterdir())
     console.print(f"{folder}: {size:,} bytes; {', '.join(map(str, points))}")
 
@@ -144,12 +149,11 @@ def _best_model(
     network: YamnetBottleneck, counted: Floats, chosen_on: Floats, step: float
 ) -> CodingModel:
     """Of a context of tables and the trained convolution, the one that takes fewer bytes."""
-    steps = np.full(network.prior.channels, step, dtype=np.float32)
-    quantiser = StepLevels(steps=steps, alphabet=_ALPHABET)
+    quantiser = step_levels(network.prior.channels, step)
     seen, unseen = quantiser.levels(counted), quantiser.levels(chosen_on)
     models = (
-        fit(np.array_split(seen, len(seen) // _TOGETHER), _ALPHABET),
-        network.prior.coding_model(seen[:_TOGETHER], _ALPHABET, step=step, tiles=(1, 1)),
+        fit(np.array_split(seen, len(seen) // _TOGETHER), ALPHABET),
+        network.prior.coding_model(seen[:_TOGETHER], ALPHABET, step=step, tiles=(1, 1)),
     )
     return min(models, key=lambda model: _bytes(model, unseen))
 
@@ -175,18 +179,6 @@ def _run(path: Path, given: torch.Tensor) -> Floats:
         for some in torch.split(given, 32)
     ]
     return np.concatenate(parts)
-
-
-def _stage(
-    module: nn.Module, path: Path, size: tuple[int, ...], inputs: str, output: str
-) -> StageEntry:
-    export(module, path, shape=size, inputs=inputs, outputs=(output,))
-    return StageEntry(
-        file=path.name,
-        inputs=(TensorSpec(name=inputs, dtype="float32", shape=size),),
-        outputs=(OnnxStage(path).outputs[0],),
-        macs=cost(module, 1, *size).macs,
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

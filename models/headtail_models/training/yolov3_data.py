@@ -55,6 +55,11 @@ class DataOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     held_out: int = 40
 
 
+def data_options(options: DataOptions) -> DataOptions:
+    """The part of a job's options that decides what the data are."""
+    return DataOptions(**{name: getattr(options, name) for name in DataOptions.__struct_fields__})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeldOut:
     """A photo of the calibration split: its input, (1, 3, 416, 416), what the trunk gives for it,

@@ -18,7 +18,7 @@ from headtail_models.bottleneck.presence import PresenceBranch
 from headtail_models.training.job import SCORE, Loss
 from headtail_models.training.recipe import Recipe, StageRecipe
 from headtail_models.training.settings import settings_as
-from headtail_models.training.yolov3_data import MAPS, TRUNK, DataOptions, YoloData
+from headtail_models.training.yolov3_data import MAPS, TRUNK, DataOptions, YoloData, data_options
 
 CLASSES: Final = (0, 1, 2, 3, 5, 6, 7, 8)
 """COCO's person, bicycle, car, motorbike, bus, train, truck and boat."""
@@ -43,10 +43,7 @@ class FilterJob:
     def __init__(self, recipe: Recipe, data: Path, cache: Path) -> None:
         """Raises RecipeError and the errors of YoloData."""
         options = recipe.options_as(Options)
-        known = DataOptions(
-            **{name: getattr(options, name) for name in DataOptions.__struct_fields__}
-        )
-        self.data = YoloData(known, recipe.seed, data, cache)
+        self.data = YoloData(data_options(options), recipe.seed, data, cache)
         self._labels = self._label()
         count = self.data.features.count
         # Crops of one picture lie together: whole runs of them are kept apart.

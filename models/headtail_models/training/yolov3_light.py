@@ -18,16 +18,14 @@ from headtail_models.training.errors import TrainingDataError
 from headtail_models.training.job import Loss
 from headtail_models.training.recipe import Recipe, StageRecipe
 from headtail_models.training.sensitivity import Sensitivity
-from headtail_models.training.settings import settings_as
+from headtail_models.training.settings import draw_step, settings_as
 from headtail_models.training.trainer import read_best
-from headtail_models.training.yolov3_data import SHALLOW, TRUNK, YoloData
+from headtail_models.training.yolov3_data import SHALLOW, TRUNK, YoloData, data_options
 from headtail_models.training.yolov3_tiny import (
     Network,
     Options,
     coded,
-    data_options,
     decoding_groups,
-    draw_step,
     relative,
     scores,
     steered,

@@ -4,7 +4,6 @@ The trunk up to layer 5 is frozen. What learns is the encoder, the prior, the de
 of the layers 6 and 8 that follow the cut; from layer 9 on the teacher's own layers go on.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -23,7 +22,7 @@ from headtail_models.training.job import SCORE, Loss
 from headtail_models.training.rate_control import RateControl
 from headtail_models.training.recipe import Recipe, StageRecipe
 from headtail_models.training.sensitivity import Sensitivity
-from headtail_models.training.settings import settings_as
+from headtail_models.training.settings import draw_step, settings_as
 from headtail_models.training.yolov3_data import (
     JOIN,
     MAPS,
@@ -33,6 +32,7 @@ from headtail_models.training.yolov3_data import (
     DataOptions,
     HeldOut,
     YoloData,
+    data_options,
 )
 from headtail_models.vision.average_precision import agreement
 
@@ -259,16 +259,6 @@ def steered(
     rate.see(float(normal.detach()), settings.target_bpp)
     shown = {name: float(part.detach()) for name, part in parts.items()}
     return Loss(total=loss, parts=shown | {"bpp": float(normal.detach()), "lambda": rate.value})
-
-
-def draw_step(random: np.random.Generator, low: float, high: float) -> float:
-    """A quantiser step of a range, log-uniform."""
-    return math.exp(random.uniform(math.log(low), math.log(high)))
-
-
-def data_options(options: Options) -> DataOptions:
-    """The part of the options that decides what the data are."""
-    return DataOptions(**{name: getattr(options, name) for name in DataOptions.__struct_fields__})
 
 
 def relative(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

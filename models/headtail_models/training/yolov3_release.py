@@ -1,6 +1,6 @@
 """From trained weights of the detector's jobs to the files that the package is released with.
 
-    python -m headtail_models.training.release_yolov3 --data DIR \\
+    python -m headtail_models.training.yolov3_release --data DIR \\
         --bottleneck trained/yolov3-tiny-coco --light trained/yolov3-tiny-light \\
         --filter trained/yolov3-tiny-filter --out models/headtail_models/zoo/released
 
@@ -22,19 +22,15 @@ from rich.console import Console
 from torch import nn
 
 from headtail_fabric.errors import HeadtailError
-from headtail_fabric.rans import Alphabet, StepLevels
-from headtail_models.bottleneck.cost import cost
 from headtail_models.bottleneck.prior import Prior
-from headtail_models.bottleneck.rounding import HIGHEST, LOWEST
-from headtail_models.bundle.manifest import Coder, Cut, Filter, Gate, StageEntry
+from headtail_models.bundle.manifest import Cut, Filter, Gate, StageEntry
 from headtail_models.exits.filter_threshold import RecallReached, filter_threshold
 from headtail_models.stage import OnnxStage
-from headtail_models.tensor import TensorSpec
-from headtail_models.training.export import export
 from headtail_models.training.job import Job
 from headtail_models.training.jobs import open_job
 from headtail_models.training.pictures import read_pictures
 from headtail_models.training.recipe import Recipe, read_recipe
+from headtail_models.training.releasing import write_coder, write_record, write_stage
 from headtail_models.training.trainer import read_best
 from headtail_models.training.yolov3_data import JOIN, MAPS, SHALLOW, SIDE, TRUNK, YoloData
 from headtail_models.training.yolov3_filter import SURE, FilterJob, certainty
@@ -176,7 +172,7 @@ class Release:
         )
         latents = self._latents(head, after, data)
         coders = {
-            codec: self._coder(f"{codec}-{name}.htrc", prior, latents, step)
+            codec: write_coder(prior, latents, step, self._folder / f"{codec}-{name}.htrc")
             for codec, step in STEPS.items()
         }
         macs = prior.macs_per_position * (SIDE // 16) ** 2
@@ -190,8 +186,7 @@ class Release:
             coders=coders,
         )
         record = ReleasedCut(after=cut_name(after), before=cut_name(JOIN), cut=cut)
-        text = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-        (self._folder / f"{name}.json").write_bytes(text)
+        write_record(record, self._folder)
 
     def _latents(self, head: StageEntry, after: int, data: YoloData) -> Floats:
         stage = OnnxStage(self._folder / head.file)
@@ -202,27 +197,13 @@ class Release:
             found.append(stage.run({cut_name(after): kept.numpy()})[_LATENTS])
         return np.concatenate(found)
 
-    def _coder(self, file: str, prior: Prior, latents: Floats, step: float) -> Coder:
-        alphabet = Alphabet(low=LOWEST, count=HIGHEST - LOWEST + 1)
-        steps = np.full(prior.channels, step, dtype=np.float32)
-        levels = StepLevels(steps=steps, alphabet=alphabet).levels(latents)
-        model = prior.coding_model(levels, alphabet, step=step, tiles=(1, 1))
-        (self._folder / file).write_bytes(model.to_bytes())
-        return Coder(file=file, steps=(step,))
-
     def _export(
         self, module: nn.Module, name: str, shape: tuple[int, ...], *, inputs: str, output: str
     ) -> StageEntry:
         path = self._folder / f"{name}.onnx"
-        difference = export(module, path, shape=shape, inputs=inputs, outputs=(output,))
-        self._console.print(f"{path.name}: {path.stat().st_size:,} B, {difference:.1e} off")
-        spec = OnnxStage(path).outputs[0]
-        return StageEntry(
-            file=path.name,
-            inputs=(TensorSpec(name=inputs, dtype="float32", shape=shape),),
-            outputs=(spec,),
-            macs=cost(module, 1, *shape).macs,
-        )
+        entry = write_stage(module, path, shape, inputs=inputs, output=output)
+        self._console.print(f"{path.name}: {path.stat().st_size:,} B")
+        return entry
 
 
 def _open(recipe: Recipe, folder: Path, options: argparse.Namespace) -> Job:
