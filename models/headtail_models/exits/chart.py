@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headtail_fabric.errors import ConfigError
+from headtail_models import plotting
 from headtail_models.exits.survey import PolicyPoint, Surveyed
 from headtail_models.exits.thresholds import Point
 
@@ -30,7 +31,7 @@ def draw(
     title: str,
 ) -> None:
     """Write a PNG. Raises ConfigError when matplotlib is missing or the file can't be written."""
-    pyplot = _pyplot()
+    pyplot = plotting.pyplot()
     figure, panels = pyplot.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
     full = surveys[0].chosen.accuracy + surveys[0].chosen.drop
     for panel in panels[:2]:
@@ -75,14 +76,3 @@ def _bars(panel: Any, policies: Sequence[PolicyPoint]) -> None:
     panel.set_ylabel("windows whose class is guessed from the exits, %")
     panel.set_xlabel("policy and its accuracy, at the same coverage")
     panel.grid(visible=True, axis="y", alpha=0.25)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'headtail[bench]'") from None
-    mpl.use("agg")
-    from matplotlib import pyplot
-
-    return pyplot

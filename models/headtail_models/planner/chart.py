@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from headtail_fabric.errors import ConfigError
+from headtail_models import plotting
 from headtail_models.planner.front import fastest_by_rate, pareto
 from headtail_models.planner.option import Link, Option, latency_s
 
@@ -45,7 +46,7 @@ def curves(options: Sequence[Option], link: Link) -> tuple[Option, ...]:
 
 def draw(options: Sequence[Option], link: Link, path: Path, *, title: str) -> None:
     """Write a PNG. Raises ConfigError when matplotlib is missing or the file can't be written."""
-    pyplot = _pyplot()
+    pyplot = plotting.pyplot()
     rates = rates_around(link)
     figure, panel = pyplot.subplots(figsize=(8.5, 5.2), layout="constrained")
     colours = iter(_COLOURS)
@@ -82,14 +83,3 @@ def _label(option: Option) -> str:
     # Names come from the model's file; a dollar would begin a formula.
     told = name if len(name) <= 40 else f"{name[:37]}..."
     return f"{told}, {option.codec} ({option.payload_bytes / 1e3:.3g} kB)".replace("$", r"\$")
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'headtail[bench]'") from None
-    mpl.use("agg")
-    from matplotlib import pyplot
-
-    return pyplot

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from headtail_models import plotting
 from headtail_models.rate.comparison import Bootstrap
 from headtail_models.rate.curve import Place, envelope
 from headtail_models.rate.errors import RateError
@@ -30,7 +31,7 @@ def draw(
     Envelopes are lines, points that something beats are left out for the rivals. Raises RateError
     without matplotlib.
     """
-    pyplot = _pyplot()
+    pyplot = plotting.pyplot()
     figure, panels = pyplot.subplots(1, 2, figsize=(13, 5.6), sharex=True, layout="constrained")
     families = evaluation.families()
     full = evaluation.full.labelled()[measure]
@@ -130,14 +131,3 @@ def _frame(panels: Any, evaluation: Evaluation, ours: Sequence[str], full: float
     panels[0].set_xlim(0.7 * min(sizes), 1.6 * max(sizes))
     panels[0].set_ylim(0.3, 1.02)
     panels[1].set_ylim(0.3 * full, 1.06 * full or 1)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise RateError("a chart needs matplotlib: pip install 'headtail[bench]'") from None
-    mpl.use("agg")
-    from matplotlib import pyplot
-
-    return pyplot

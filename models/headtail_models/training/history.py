@@ -4,6 +4,9 @@ import csv
 from pathlib import Path
 from typing import Final
 
+from headtail_fabric.errors import ConfigError
+from headtail_models import plotting
+
 STEPS: Final = "steps.csv"
 SCORES: Final = "scores.csv"
 CURVES: Final = "curves.png"
@@ -75,12 +78,9 @@ class _Table:
 def draw(folder: Path) -> Path | None:
     """Draw the curves of a folder's log, `curves.png`; None where matplotlib is missing."""
     try:
-        import matplotlib as mpl
-    except ImportError:
+        pyplot = plotting.pyplot()
+    except ConfigError:
         return None
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
     steps, scores = _columns(folder / STEPS), _columns(folder / SCORES)
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     for name, values in steps.items():

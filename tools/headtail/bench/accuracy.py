@@ -4,20 +4,19 @@ Needs a tar of COCO photos, which Headtail does not hold; without it the benchma
 """
 
 import argparse
-import os
 import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.progress import track
 
 from headtail.bench.report import Report
-from headtail_fabric.errors import ConfigError
-from headtail_models import zoo
+from headtail.data_folder import DATA, in_data
+from headtail_models import plotting, zoo
 from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.bundle.manifest import Measured
 from headtail_models.data.coco_photos import CocoPhotos
@@ -25,7 +24,6 @@ from headtail_models.zoo.evaluation import PICTURE, SHRUNK, Evaluation, Evaluato
 from headtail_models.zoo.records import Accuracy, encode
 
 PHOTOS: Final = "coco-photos.tar"
-DATA: Final = "HEADTAIL_DATA"
 _COLUMNS: Final = ("sent", "codec", "bytes a frame", "mAP50", "drop", "mAP", "agreement")
 
 
@@ -38,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="TAR",
         help=f"default: ${DATA}/{PHOTOS}",
-        default=default_photos(),
+        default=in_data(PHOTOS),
     )
     parser.add_argument("--split", default="val2017", help="default val2017")
     parser.add_argument("--limit", type=int, metavar="N", help="take the first N photos only")
@@ -78,12 +76,6 @@ def run(options: argparse.Namespace) -> Report:
     if options.measured is not None:
         options.measured.write_bytes(encode(_record(bundle, evaluation, options.split)))
     return report
-
-
-def default_photos() -> Path | None:
-    """The photo set in the folder that the environment names, or None."""
-    folder = os.environ.get(DATA)
-    return Path(folder) / PHOTOS if folder else None
 
 
 @contextmanager
@@ -171,7 +163,7 @@ def _markdown(evaluation: Evaluation) -> str:
 
 
 def _plot(evaluation: Evaluation, path: Path, title: str) -> None:
-    pyplot = _pyplot()
+    pyplot = plotting.pyplot()
     figure, panels = pyplot.subplots(1, 2, figsize=(11, 4.2), sharex=True, layout="constrained")
     measures = (
         ("mAP50", _map50, evaluation.full.map50),
@@ -230,14 +222,3 @@ def _series(evaluation: Evaluation) -> Iterator[tuple[str, str, list[Variant]]]:
     ):
         chosen = [v for v in evaluation.variants if v.place == place and v.codec.startswith(codec)]
         yield f"{place}, {codec}", marker, chosen
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'headtail[bench]'") from None
-    mpl.use("agg")
-    from matplotlib import pyplot
-
-    return pyplot

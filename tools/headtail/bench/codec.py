@@ -8,7 +8,6 @@ process CPU time on one thread, the least of several runs: the machine may be bu
 """
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ from rich.console import Console
 from rich.progress import track
 
 from headtail.bench.report import Report
+from headtail.data_folder import DATA, in_data
 from headtail_fabric.codec import TensorCodec
 from headtail_fabric.rans import (
     AffineLevels,
@@ -46,7 +46,6 @@ from headtail_models.data.coco_photos import CocoPhotos
 from headtail_models.task import task_for
 
 PHOTOS: Final = "coco-photos.tar"
-DATA: Final = "HEADTAIL_DATA"
 _COLUMNS: Final = ("code", "bytes", "of plain", "encode ms", "decode ms", "MMAC", "model bytes")
 _TARGET_SHAPE: Final = (12, 52, 52)
 _TARGET_CODE: Final = "rANS, table context, 2x2 tiles"
@@ -100,7 +99,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bundle", type=Path, metavar="PATH", help="default: yolov3-tiny-coco, built afresh"
     )
     parser.add_argument(
-        "--photos", type=Path, metavar="TAR", help=f"default: ${DATA}/{PHOTOS}", default=_photos()
+        "--photos",
+        type=Path,
+        metavar="TAR",
+        help=f"default: ${DATA}/{PHOTOS}",
+        default=in_data(PHOTOS),
     )
     parser.add_argument("--train", type=int, default=60, help="photos to fit on (default 60)")
     parser.add_argument("--test", type=int, default=40, help="photos to measure on (default 40)")
@@ -136,11 +139,6 @@ def run(options: argparse.Namespace) -> Report:
     if options.markdown is not None:
         options.markdown.write_text(_document(report, sections))
     return report
-
-
-def _photos() -> Path | None:
-    folder = os.environ.get(DATA)
-    return Path(folder) / PHOTOS if folder else None
 
 
 @contextmanager

@@ -6,7 +6,6 @@ which Headtail does not hold; without it the benchmark is skipped.
 """
 
 import argparse
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtail.bench.report import Cell, Report
+from headtail.data_folder import DATA, data_folder
 from headtail_fabric.config import cache_home
 from headtail_fabric.errors import ConfigError, ResourceError
 from headtail_models.bundle import Bundle, open_bundle, write_bundle
@@ -39,7 +39,6 @@ from headtail_models.exits.timing import Timed, time_points
 from headtail_models.task import task_for
 from headtail_models.zoo import resnet_cifar
 
-DATA: Final = "HEADTAIL_DATA"
 MAX_DROP: Final = 0.01
 _NOTE: Final = (
     "MMAC of curves and policies count every branch on the way, one that is closed too; a device "
@@ -74,7 +73,7 @@ def run(options: argparse.Namespace) -> Report:
             "times": "processor time, pictures one by one, stage by stage",
         },
     )
-    folder = options.data or (Path(os.environ[DATA]) if os.environ.get(DATA) else None)
+    folder = options.data or data_folder()
     if folder is None or not (folder / FILE).exists():
         report.skip(f"no {FILE}: name the folder that holds it, or set {DATA}")
         return report

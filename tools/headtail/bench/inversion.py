@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
-from headtail.bench.accuracy import default_photos
+from headtail.bench.accuracy import PHOTOS
 from headtail.bench.report import Report
+from headtail.data_folder import in_data
 from headtail_models import zoo
 from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.data.coco_photos import CocoPhotos
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bundle", type=Path, metavar="PATH", help="default: yolov3-tiny-coco, built afresh"
     )
-    parser.add_argument("--photos", type=Path, metavar="TAR", default=default_photos())
+    parser.add_argument("--photos", type=Path, metavar="TAR", default=in_data(PHOTOS))
     parser.add_argument(
         "--ways", default=",".join(_WAYS), metavar="LIST", help="CUT/CODEC, comma-separated"
     )

@@ -6,7 +6,6 @@ was measured stays in the cache, so that a second run takes seconds.
 """
 
 import argparse
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from headtail.bench.report import Report
+from headtail.data_folder import DATA, in_data
 from headtail_fabric.config import cache_home
 from headtail_models import zoo
 from headtail_models.bundle import Bundle, BundleCache, open_bundle
@@ -42,7 +42,6 @@ from headtail_models.rate.store import Store
 from headtail_models.rate.view import Viewer
 from headtail_models.zoo.records import Accuracy, encode
 
-DATA: Final = "HEADTAIL_DATA"
 DETECTOR_LEVELS: Final = (0.80, 0.85, 0.90, 0.92, 0.94, 0.96)
 CLASSIFIER_LEVELS: Final = (0.66, 0.70, 0.73, 0.80, 0.85, 0.90)
 _COLUMNS: Final = ("sent", "setting", "bytes", "p90", "agreement", "95 %")
@@ -78,7 +77,7 @@ def run(options: argparse.Namespace) -> Report:
         {"limit": options.limit, "draws": options.draws, "threads": options.threads},
     )
     with _bundle(options.bundle) as bundle:
-        photos = options.photos or _photos(bundle.manifest)
+        photos = options.photos or in_data(file_for(bundle.manifest))
         if photos is None or not photos.exists():
             report.skip(
                 f"no photo set at {photos}"
@@ -285,11 +284,6 @@ def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * 2}{'---:|' * (len(columns) - 2)}"
     yield from (f"| {' | '.join(row)} |" for row in rows)
-
-
-def _photos(manifest: Manifest) -> Path | None:
-    folder = os.environ.get(DATA)
-    return Path(folder) / file_for(manifest) if folder else None
 
 
 @contextmanager

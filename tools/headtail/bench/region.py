@@ -12,7 +12,6 @@ Needs a tar of COCO photos, which Headtail does not hold; without it the benchma
 """
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from rich.progress import Progress
 
 from headtail.bench.report import Cell as Entry
 from headtail.bench.report import Report
+from headtail.data_folder import DATA, in_data
 from headtail.provision import ensure_bundle
 from headtail.region.cells import (
     CONTROLLER,
@@ -50,7 +50,6 @@ from headtail_models.bundle import open_bundle
 from headtail_models.data.coco_photos import CocoPhotos
 
 PHOTOS: Final = "coco-photos.tar"
-DATA: Final = "HEADTAIL_DATA"
 PICTURES: Final = ("jpeg:90:0.0037", "webp:90:-0.0018")
 """Codec, quality, and the mAP50 that yolov3-tiny-coco loses by it on the 88 photos that its cuts
 were measured on. JPEG 90 is the lightest JPEG that is as near to the whole model as the lightest
@@ -72,7 +71,11 @@ class _Picture:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", default="yolov3-tiny-coco", help="a detector's")
     parser.add_argument(
-        "--photos", type=Path, metavar="TAR", help=f"default: ${DATA}/{PHOTOS}", default=_photos()
+        "--photos",
+        type=Path,
+        metavar="TAR",
+        help=f"default: ${DATA}/{PHOTOS}",
+        default=in_data(PHOTOS),
     )
     parser.add_argument("--split", default="val2017", help="of the photos (default val2017)")
     parser.add_argument("--limit", type=int, default=16, help="photos to measure on (default 16)")
@@ -318,11 +321,6 @@ def _brief(run: Run, *, best: bool) -> str:
     late = f", {run.missed:.0%} late" if run.missed else ""
     text = f"{times}{late}, {run.mean_bytes / 1e3:.1f} kB"
     return f"**{text}**" if best else text
-
-
-def _photos() -> Path | None:
-    folder = os.environ.get(DATA)
-    return Path(folder) / PHOTOS if folder else None
 
 
 def _numbers(text: str) -> tuple[float, ...]:

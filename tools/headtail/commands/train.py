@@ -1,7 +1,6 @@
 """`headtail train`: learn a bottleneck or exits, by a recipe."""
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from headtail.data_folder import DATA, data_folder
 from headtail_fabric.config import cache_home
 from headtail_fabric.errors import ConfigError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from headtail_models.training.trainer import Outcome
     from headtail_models.training.trainer import Progress as Step
 
-DATA: Final = "HEADTAIL_DATA"
 _EXAMPLES: Final = """\
 examples:
   headtail train --list
@@ -57,8 +56,8 @@ def _train(args: argparse.Namespace) -> int:
     if args.recipe is None:
         raise ConfigError("name a recipe; `headtail train --list` shows those that are known")
     recipe = read_recipe(args.recipe)
-    data = args.data or Path(os.environ.get(DATA, ""))
-    if not data.is_dir() or (args.data is None and DATA not in os.environ):
+    data = args.data or data_folder()
+    if data is None or not data.is_dir():
         raise ConfigError(f"name the folder of the training data with --data or ${DATA}")
     try:
         from headtail_models.training import history, jobs, trainer

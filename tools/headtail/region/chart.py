@@ -8,7 +8,7 @@ from headtail.region.cells import Cell, Grid
 from headtail.region.replay import Run
 from headtail_device.controller.option import LOCAL
 from headtail_fabric.emulator import LinkTrace
-from headtail_fabric.errors import ConfigError
+from headtail_models import plotting
 from headtail_models.bundle.manifest import INPUT
 
 _LOCAL_COLOUR: Final = "#9aa5b1"
@@ -18,7 +18,7 @@ _CUT_COLOURS: Final = ("#6aa6cf", "#9cc8e3", "#63b58d", "#8ecdb0", "#6a5acd", "#
 
 def draw_map(cells: Sequence[Cell], grid: Grid, rivals: Sequence[str], path: Path) -> None:
     """Raises ConfigError without matplotlib. `rivals`: what the controller is to beat, both."""
-    pyplot = _pyplot()
+    pyplot = plotting.pyplot()
     by_place = {(c.slowdown, c.rtt_s, c.rate_bits_s): c for c in cells}
     winners = sorted({cell.best for cell in cells}, key=lambda way: (way != LOCAL, way))
     colours = _colours(winners)
@@ -72,7 +72,7 @@ def draw_map(cells: Sequence[Cell], grid: Grid, rivals: Sequence[str], path: Pat
 
 def draw_drive(runs: Mapping[str, Run], trace: LinkTrace, until_s: float, path: Path) -> None:
     """Latencies over time, one line a contender, above the link's rate. Raises ConfigError."""
-    pyplot = _pyplot()
+    pyplot = plotting.pyplot()
     figure, (panel, link) = pyplot.subplots(
         2, 1, figsize=(10, 5), sharex=True, height_ratios=(3, 1), layout="constrained"
     )
@@ -118,14 +118,3 @@ def _colours(ways: Sequence[str]) -> dict[str, str]:
 def _save(figure: Any, path: Path, pyplot: Any) -> None:
     figure.savefig(path, dpi=130, metadata={"Software": None})
     pyplot.close(figure)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ConfigError("a chart needs matplotlib: pip install 'headtail[bench]'") from None
-    mpl.use("agg")
-    from matplotlib import pyplot
-
-    return pyplot
