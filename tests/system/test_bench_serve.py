@@ -1,0 +1,72 @@
+"""Headtail's edge and the servers it is compared with, for real, on a tail that costs nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from edge_doubles import crossing, encoded
+from headtail.load.devices import Devices
+from headtail.load.http_clients import HttpClients
+from headtail.load.payload import Payload
+from headtail.load.rival_process import RivalProcess
+from headtail.load.rivals.tail import CODEC
+from headtail.local_edge import LocalEdge
+from headtail_models.bundle import Bundle, open_bundle
+from headtail_models.bundle.specimen import write_specimen
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    write_specimen(tmp_path / "bundle")
+    return open_bundle(tmp_path / "bundle")
+
+
+def _payload(bundle: Bundle) -> Payload:
+    cut = bundle.manifest.default_cut
+    info, buffer = encoded(bundle, cut, crossing(bundle, cut), CODEC)
+    return Payload(digest=bundle.digest, cut=cut, tensors=(info,), buffers=(buffer,))
+
+
+def _words(bundle: Bundle, payload: Payload) -> Sequence[str]:
+    return ("--bundle", str(bundle.path), "--cut", payload.cut, "--workers", "1")
+
+
+def test_devices_are_answered_by_an_edge(bundle: Bundle, tmp_path: Path) -> None:
+    with (
+        LocalEdge(bundle.path, log=tmp_path / "edge.log") as edge,
+        Devices(edge.endpoint, 2, _payload(bundle), in_flight=2) as devices,
+    ):
+        run = devices.run(0.3)
+    assert run.requests >= 4
+    assert run.batch is not None
+
+
+def test_http_clients_are_answered_by_a_rival(bundle: Bundle, tmp_path: Path) -> None:
+    payload = _payload(bundle)
+    with RivalProcess(
+        "fastapi_server",
+        ready_path="/health",
+        log=tmp_path / "rival.log",
+        options=_words(bundle, payload),
+    ) as rival:
+        body = bytes(payload.buffers[0])
+        run = HttpClients(rival.port, 2, path="/predict", body=body, headers={}).run(0.3)
+        assert run.requests >= 2
+        with pytest.raises(RuntimeError, match="500"):
+            HttpClients(rival.port, 1, path="/predict", body=b"no frame", headers={}).run(0.3)
+
+
+def test_a_rival_that_does_not_come_up_is_told(bundle: Bundle, tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="did not come up"),
+        RivalProcess(
+            "fastapi_server",
+            ready_path="/health",
+            log=tmp_path / "rival.log",
+            options=("--bundle", str(tmp_path / "nothing"), "--cut", "c"),
+        ),
+    ):
+        pass
