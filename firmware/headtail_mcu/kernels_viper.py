@@ -21,6 +21,51 @@ def handles(arena, blob):
 
 
 @micropython.viper
+def gather(x: int, w: int, acc: int, y: int):
+    """A window to `x`, with the zero point for what lies outside: `w` is the operation's row, `acc`
+    where the window's first line begins, `y` the output's line and, above 16 bits, its column."""
+    b = ptr8(w)
+    h = ptr16(w)
+    columns = h[7]
+    c = h[8]
+    pixel = acc
+    left = (y >> 16) * b[9] - b[11]
+    iy = (y & 0xFFFF) * b[8] - b[10]
+    ky = 0
+    while ky < b[6]:
+        skip = b[7]
+        stop = b[7]
+        if iy >= 0:
+            if iy < h[6]:
+                skip = 0
+                if left < 0:
+                    skip = 0 - left
+                    if skip > b[7]:
+                        skip = b[7]
+                if left + stop > columns:
+                    stop = columns - left
+                    if stop < skip:
+                        stop = skip
+        w = x + skip * c
+        while x < w:
+            ptr8(x)[0] = b[1]
+            x += 1
+        w = pixel + (ky * columns + left + skip) * c
+        acc = (stop - skip) * c
+        while acc > 0:
+            ptr8(x)[0] = ptr8(w)[0]
+            x += 1
+            w += 1
+            acc -= 1
+        w = x + (b[7] - stop) * c
+        while x < w:
+            ptr8(x)[0] = b[1]
+            x += 1
+        ky += 1
+        iy += 1
+
+
+@micropython.viper
 def convolution(acc: int, x: int, w: int, y: int):
     row = x + w
     b = ptr8(row)
@@ -45,41 +90,7 @@ def convolution(acc: int, x: int, w: int, y: int):
     while ox < out_w:
         start = pixel + ox * step
         if not direct:
-            # Gather the window; what lies outside is the zero point.
-            x = scratch
-            left = ox * b[9] - b[11]
-            ky = 0
-            while ky < b[6]:
-                iy = y * b[8] - b[10] + ky
-                skip = b[7]
-                stop = b[7]
-                if iy >= 0:
-                    if iy < h[6]:
-                        skip = 0
-                        if left < 0:
-                            skip = 0 - left
-                            if skip > b[7]:
-                                skip = b[7]
-                        if left + stop > columns:
-                            stop = columns - left
-                            if stop < skip:
-                                stop = skip
-                w = x + skip * c
-                while x < w:
-                    ptr8(x)[0] = b[1]
-                    x += 1
-                w = pixel + (ky * columns + left + skip) * c
-                acc = (stop - skip) * c
-                while acc > 0:
-                    ptr8(x)[0] = ptr8(w)[0]
-                    x += 1
-                    w += 1
-                    acc -= 1
-                w = x + (b[7] - stop) * c
-                while x < w:
-                    ptr8(x)[0] = b[1]
-                    x += 1
-                ky += 1
+            gather(scratch, row, pixel, y | ox << 16)
             start = scratch
         end = start + k
         acc = 0
@@ -126,7 +137,8 @@ def convolution(acc: int, x: int, w: int, y: int):
 
 
 @micropython.viper
-def depthwise(acc: int, x: int, w: int, y: int):
+def fill_strip(acc: int, x: int, w: int, y: int):
+    """The padded input rows that an output row of a depthwise layer needs, one below the other."""
     row = x + w
     b = ptr8(row)
     h = ptr16(row)
@@ -137,8 +149,6 @@ def depthwise(acc: int, x: int, w: int, y: int):
     width = ((out_w - 1) * b[9] + b[7]) * c
     strip = acc + u[9]
     source = acc + u[6]
-    out = acc + u[8] + y * out_w * c
-    params = x + u[10]
     # Rows that the last output row needed as well move up; the others are fetched, padded.
     kept = 0
     if y > 0:
@@ -187,6 +197,21 @@ def depthwise(acc: int, x: int, w: int, y: int):
             ptr8(x)[0] = b[1]
             x += 1
         kept += 1
+
+
+@micropython.viper
+def depthwise(acc: int, x: int, w: int, y: int):
+    fill_strip(acc, x, w, y)
+    row = x + w
+    b = ptr8(row)
+    h = ptr16(row)
+    u = ptr32(row)
+    c = h[8]
+    out_w = h[10]
+    width = ((out_w - 1) * b[9] + b[7]) * c
+    strip = acc + u[9]
+    out = acc + u[8] + y * out_w * c
+    params = x + u[10]
     plain = int(b[6] == 3) & int(b[7] == 3)
     skip = width - 2 * c
     z_out = b[3]

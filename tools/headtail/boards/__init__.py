@@ -1,0 +1,1 @@
+"""The firmware on what stands in for a board: MicroPython on this machine, and an emulated one."""
