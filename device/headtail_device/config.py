@@ -1,17 +1,26 @@
 """Everything a device can be told, each default in this one place."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-Mode = Literal["edge", "local"]
+from headtail_device.placement_config import (
+    ControllerConfig,
+    GatesConfig,
+    Goal,
+    Mode,
+    WayConfig,
+)
+from headtail_fabric.tracing.settings import TracingConfig
+
 Pace = Literal["fast", "realtime"]
 Late = Literal["answer", "expire"]
 Sync = Literal["entry", "segment", "never"]
 Drop = Literal["oldest", "surest"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+MDNS: Final = "mdns:"
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 
@@ -19,7 +28,12 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The way to the edge."""
 
     endpoint: Annotated[
-        str, Meta(max_length=256, description="Its address, such as tcp://192.168.1.5:5555.")
+        str,
+        Meta(
+            max_length=256,
+            description="Its address, such as tcp://192.168.1.5:5557; or mdns: to look on the "
+            "local network for the edge whose key is `server_key`.",
+        ),
     ] = ""
     server_key: Annotated[
         str,
@@ -28,6 +42,22 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
     key: Annotated[
         Path | None, Meta(description="This device's key file, made by `headtail keys new`.")
     ] = None
+    seal_to: Annotated[
+        str,
+        Meta(
+            max_length=512,
+            description="The edge's sealing key (`seal:...`) or its .seal.pub file: what frames "
+            "hold is sealed end to end, through any relay. Empty: it is not.",
+        ),
+    ] = ""
+    seal_pad_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=16_777_216,
+            description="Sealed payloads are filled up to a multiple of it; 0: they are not.",
+        ),
+    ] = 0
     push_bundles: Annotated[
         bool, Meta(description="Send the bundle to an edge that lacks it and would take it.")
     ] = False
@@ -44,47 +74,25 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 5.0
     max_in_flight: Annotated[
-        int, Meta(ge=1, le=1024, description="Frames at the edge at once, at most.")
+        int,
+        Meta(
+            ge=1,
+            le=1024,
+            description="Frames at the edge at once, at most; fewer where they would wait for each "
+            "other for more than half a deadline.",
+        ),
     ] = 4
 
 
-class WayConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What crosses to the edge."""
+class EdgeAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several edges."""
 
-    cut: Annotated[
+    endpoint: Annotated[
         str,
-        Meta(
-            max_length=64,
-            description="A cut of the bundle, or `input` to send the picture itself. "
-            "Empty: the bundle's default.",
-        ),
-    ] = ""
-    codec: Annotated[
-        str,
-        Meta(
-            max_length=32,
-            description="A codec the bundle has at that cut, or jpeg or webp for `input`. "
-            "Empty: the bundle's default, or jpeg.",
-        ),
-    ] = ""
-    quality: Annotated[int, Meta(ge=1, le=100, description="Of jpeg and webp.")] = 75
-
-
-class GatesConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What may end a frame on its way to the cut, where the bundle has gates there. They are for
-    frames that would be sent: none is looked at for `cut = "input"`, or for the whole model."""
-
-    exit_point: Annotated[
-        str,
-        Meta(
-            max_length=64,
-            description="The operating point of the early exits, as calibrated (`headtail bundle "
-            "show`). Empty: the bundle's default; `off`: no exits.",
-        ),
-    ] = ""
-    filter: Annotated[
-        bool, Meta(description="Let the bundle's filter end frames that hold nothing of interest.")
-    ] = True
+        Meta(min_length=1, max_length=256, description="Its address, or mdns: as in `edge`."),
+    ]
+    server_key: Annotated[str, Meta(description="Its public key; needs `edge.key`.")] = ""
+    seal_to: Annotated[str, Meta(max_length=512, description="Its sealing key.")] = ""
 
 
 class SpoolConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +161,22 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
             description="Lines that may wait for the webhook; the oldest give way.",
         ),
     ] = 10_000
+    mqtt: Annotated[
+        str,
+        Meta(
+            max_length=2048,
+            description="The same lines, a message each, to that topic: mqtt://host/topic, "
+            "mqtts:// for TLS, user:password@ before the host if need be.",
+        ),
+    ] = ""
+    mqtt_queue: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Lines that may wait for the broker; the oldest give way.",
+        ),
+    ] = 10_000
     video: Annotated[
         Path | None, Meta(description="Annotated video, .mp4 (MPEG-4) or .avi (Motion JPEG).")
     ] = None
@@ -168,8 +192,11 @@ class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(
             description="A video file, a picture, a folder of pictures, a camera (0, /dev/video0), "
-            "a stream (rtsp://...), watch:FOLDER for pictures as they come, or for a bundle that "
-            "hears a WAV file. A relative path starts at the working directory."
+            "a stream (rtsp://...) or watch:FOLDER for pictures as they come. For a bundle that "
+            "hears: a WAV file, mic: (mic:NAME), or - for 16-bit mono samples on standard input. "
+            "For one that takes readings of sensors: a text file, - or serial:/dev/ttyUSB0@115200, "
+            "a line of numbers a reading. For all: mqtt://host/topic. A relative path starts at "
+            "the working directory."
         ),
     ]
     bundle: Annotated[
@@ -187,7 +214,11 @@ class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
         "device"
     )
     mode: Annotated[
-        Mode, Meta(description="`edge`: the edge while it can be had; `local`: never.")
+        Mode,
+        Meta(
+            description="`edge`: the edge while it can be had; `local`: never; `auto`: wherever it "
+            "is best, frame by frame, by the goal in `controller`; or that goal itself."
+        ),
     ] = "edge"
     pace: Annotated[
         Pace,
@@ -210,6 +241,14 @@ class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
             "the same, or let it `expire`. Not set: `expire` for a live source, else `answer`."
         ),
     ] = None
+    source_patience_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=31_536_000,
+            description="How long a camera or stream that is gone is tried again.",
+        ),
+    ] = 3600.0
     threads: Annotated[int, Meta(ge=1, le=256, description="Of the network, on the device.")] = 1
     open_whole: Annotated[
         bool,
@@ -230,18 +269,58 @@ class DeviceConfig(msgspec.Struct, frozen=True, kw_only=True):
         Port | None, Meta(description="Where Prometheus finds measurements, if set.")
     ] = None
     metrics_host: Annotated[str, Meta(description="The address of that port.")] = "127.0.0.1"
+    edges: Annotated[
+        tuple[EdgeAddress, ...],
+        Meta(
+            max_length=16,
+            description="More edges that serve the bundle, as tables of endpoint, server_key and "
+            "seal_to. The one that is near and least loaded is used, and another when it fails.",
+        ),
+    ] = ()
     edge: EdgeConfig = EdgeConfig()
     way: WayConfig = WayConfig()
     gates: GatesConfig = GatesConfig()
+    controller: ControllerConfig = ControllerConfig()
     spool: SpoolConfig = SpoolConfig()
     output: OutputConfig = OutputConfig()
+    tracing: TracingConfig = TracingConfig()
 
     def __post_init__(self) -> None:
-        if self.mode == "edge" and not self.edge.endpoint:
-            raise ValueError("mode is edge, but edge.endpoint is not set")
+        if self.has_edge and not self.addresses:
+            raise ValueError(f"mode is {self.mode}, but edge.endpoint is not set")
         if self.mode == "local" and self.spool.folder is not None:
             raise ValueError("spool.folder is set, but mode is local: nothing would be sent")
-        if bool(self.edge.server_key) != (self.edge.key is not None):
+        keyed = [bool(address.server_key) for address in self.addresses]
+        if any(keyed) != (self.edge.key is not None) or len(set(keyed)) > 1:
             raise ValueError("edge.server_key and edge.key belong together: set both or neither")
+        if any(one.endpoint == MDNS and not one.server_key for one in self.addresses):
+            raise ValueError("mdns: needs server_key and edge.key: only a known edge is trusted")
         if not self.source or not self.bundle:
             raise ValueError("source and bundle must not be empty")
+
+    @property
+    def addresses(self) -> tuple[EdgeAddress, ...]:
+        """Every edge that may be used, the one of `edge` first."""
+        edge = self.edge
+        if not edge.endpoint:
+            return self.edges
+        first = EdgeAddress(
+            endpoint=edge.endpoint, server_key=edge.server_key, seal_to=edge.seal_to
+        )
+        return (first, *self.edges)
+
+    @property
+    def has_edge(self) -> bool:
+        """Whether an edge is asked for anything."""
+        return self.mode != "local"
+
+    @property
+    def goal(self) -> Goal | None:
+        """What a controller is to aim at; None where there is none."""
+        match self.mode:
+            case "edge" | "local":
+                return None
+            case "auto":
+                return self.controller.goal
+            case _:
+                return self.mode

@@ -10,8 +10,10 @@ from typing import Final, Self
 
 import numpy as np
 
-from headtail_device.config import DeviceConfig
+from headtail_device.config import DeviceConfig, Pace
+from headtail_device.deciding import decide_by
 from headtail_device.delivery import Checkout, Finished
+from headtail_device.edges import connect_edge
 from headtail_device.head import HeadRunner
 from headtail_device.inbox import Inbox
 from headtail_device.ledger import Ledger, Outcome
@@ -21,18 +23,19 @@ from headtail_device.no_edge import NoEdge
 from headtail_device.opening import (
     Connect,
     check_kind,
-    connect_edge,
-    front_of,
     open_board,
     open_spool,
+    open_traces,
     open_trusted,
     pack,
 )
-from headtail_device.placement import FixedPolicy, LocalPolicy, remote_for
+from headtail_device.placement import Remote, remote_for
 from headtail_device.runner import Runner, RunnerSettings
-from headtail_device.source import open_source
+from headtail_device.source import SourceOpener
+from headtail_device.source.frame import Source
 from headtail_device.spool import NO_SPOOL
 from headtail_device.summary import Progress, RunSummary
+from headtail_device.tally import PlacementTally
 from headtail_fabric.clock import Clock, MonotonicClock
 from headtail_fabric.codec import codec_for
 from headtail_fabric.errors import HeadtailError
@@ -91,22 +94,31 @@ class Device:
         self._bundle = open_trusted(config)
         check_kind(config, self._bundle.manifest)
         self._way = None
-        if config.mode == "edge":
+        if config.has_edge:
             way = config.way
             self._way = remote_for(
                 self._bundle.manifest, cut=way.cut, codec=way.codec, quality=way.quality
             )
-        gates = GateSettings(exit_point=config.gates.exit_point, filter=config.gates.filter)
-        self._head = HeadRunner(self._bundle, threads=config.threads, clock=clock, gates=gates)
-        self._head.warm_up(way=self._way, whole=config.open_whole or self._way is None)
-        self._source = open_source(
-            config.source,
-            pace=config.pace,
-            deadline_s=config.deadline_s,
-            clock=clock,
-            front=front_of(self._bundle.manifest),
+        gates = GateSettings(
+            exit_point=config.gates.exit_point,
+            exit_policy=config.gates.exit_policy,
+            filter=config.gates.filter,
         )
+        self._head = HeadRunner(self._bundle, threads=config.threads, clock=clock, gates=gates)
+        self._head.warm_up(
+            ways=self._configured_ways(), whole=config.open_whole or self._way is None
+        )
+        self._source = self._open_source(config.pace)
         self._opened.callback(self._source.close)
+        policy = decide_by(
+            config,
+            self._bundle.manifest,
+            self._head,
+            self._way,
+            gates=gates,
+            open_source=partial(self._open_source, "fast"),
+            clock=clock,
+        )
         self._board = open_board(config.output, rate_hz=self._source.rate_hz, clock=clock)
         self._opened.callback(self._board.close)
         metrics = serve(port=config.metrics_port, host=config.metrics_host)
@@ -116,7 +128,11 @@ class Device:
         if self._way is not None:
             self._port = connect(config, self._bundle.digest, clock)
         self._opened.callback(self._port.close)
+        self._traces = open_traces(config, clock)
+        if self._traces is not None:
+            self._opened.callback(self._traces.close)
         self._ledger = Ledger()
+        self._tally = PlacementTally()
         self._checkout = Checkout(ledger=self._ledger, deliver=self._deliver, clock=clock)
         spooler = open_spool(
             config.spool,
@@ -131,13 +147,25 @@ class Device:
         self._runner = Runner(
             port=self._port,
             head=self._head,
-            policy=LocalPolicy() if self._way is None else FixedPolicy(remote=self._way),
+            policy=policy,
             checkout=self._checkout,
             clock=clock,
             settings=self._settings(),
             packed=partial(pack, self._bundle) if config.edge.push_bundles else None,
             spooler=spooler,
+            traces=self._traces,
         )
+
+    def _open_source(self, pace: Pace) -> Source:
+        config = self._config
+        opener = SourceOpener(pace=pace, deadline_s=config.deadline_s, clock=self._clock)
+        return opener.open(config.source, self._bundle.manifest.preprocess)
+
+    def _configured_ways(self) -> list[Remote]:
+        """Those that are needed whatever a controller chooses."""
+        config = self._config
+        needed = config.goal is None or config.spool.folder is not None
+        return [self._way] if self._way is not None and needed else []
 
     def __enter__(self) -> Self:
         return self
@@ -194,6 +222,7 @@ class Device:
             source=self._source.name,
             bundle=self._bundle.name,
             edge=self._runner.edge.name,
+            goal=self._config.goal or "",
             cut=self._way.cut if self._way else "",
             codec=self._way.codec if self._way else "",
             totals=self._ledger.totals(),
@@ -201,6 +230,8 @@ class Device:
             pushed_bytes=self._runner.pushed_bytes,
             late_answers=self._runner.late_answers,
             spool=spool,
+            placements=self._tally.counts(),
+            hedges=self._runner.hedges,
             outputs=self._board.paths,
             faults=(*self._board.failures, *([source_fault] if source_fault else [])),
             wall_s=self._checkout.busy_s,
@@ -215,10 +246,14 @@ class Device:
             late=config.late or ("expire" if self._source.live else "answer"),
             max_in_flight=config.edge.max_in_flight,
             patience_s=config.edge.patience_s if self._way is not None else 0.0,
+            hedge=config.controller.hedge,
         )
 
     def _deliver(self, finished: Finished) -> None:
         self._meter.finished(finished.record)
+        if self._traces is not None:
+            self._traces.finished(finished.record)
+        self._tally.add(finished.record)
         picture, record = finished.picture, finished.record
         if self._config.measure_jpeg and record.outcome is Outcome.EDGE and picture is not None:
             jpeg = codec_for("jpeg", dtype=DType.UINT8, quality=_REFERENCE_QUALITY)
@@ -237,6 +272,7 @@ class Device:
                 return
             due_at = now + _TELL_EVERY_S
             self._meter.look(self._runner)
+            self._meter.link(self._port.estimate())
             if progress is not None:
                 progress(self._progress())
 

@@ -5,15 +5,16 @@ from collections import deque
 from dataclasses import dataclass
 
 from headtail_device.config import Late
+from headtail_device.decision import Decision, Experience
 from headtail_device.delivery import Checkout
 from headtail_device.early import EarlyAnswer
 from headtail_device.head import Head
 from headtail_device.ledger import Latency, Outcome
-from headtail_device.notices import Notices
+from headtail_device.policy import Policy
 from headtail_device.record import Cost, FrameRecord
 from headtail_device.source.frame import Frame
+from headtail_device.whole import Computed, WholeModel
 from headtail_fabric.clock import Clock
-from headtail_fabric.errors import HeadtailError
 from headtail_models.head_chain import Verdict
 from headtail_models.task import Answer
 
@@ -21,6 +22,7 @@ from headtail_models.task import Answer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Debt:
     frame: Frame
+    decision: Decision
     outcome: Outcome
     reason: str
     spent: Cost
@@ -37,15 +39,22 @@ class Fallback:
     """
 
     def __init__(
-        self, *, head: Head, checkout: Checkout, clock: Clock, late: Late, notices: Notices
+        self,
+        *,
+        head: Head,
+        whole: WholeModel,
+        checkout: Checkout,
+        policy: Policy,
+        clock: Clock,
+        late: Late,
     ) -> None:
         self._head = head
+        self._whole = whole
         self._checkout = checkout
+        self._policy = policy
         self._clock = clock
         self._late = late
-        self._notices = notices
         self._debts: deque[_Debt] = deque()
-        self._whole_s = 0.0
 
     def __len__(self) -> int:
         return len(self._debts)
@@ -53,11 +62,12 @@ class Fallback:
     def needs_s(self, verdicts: tuple[Verdict, ...]) -> float:
         """How long before its deadline a frame should be owed, to be answered in time: nothing
         where an exit has an answer, else what the whole model took last."""
-        return 0.0 if self._head.early(verdicts) is not None else self._whole_s
+        return 0.0 if self._head.early(verdicts) is not None else self._whole.takes_s
 
     def owe(
         self,
         frame: Frame,
+        decision: Decision,
         outcome: Outcome,
         reason: str,
         *,
@@ -68,6 +78,7 @@ class Fallback:
         `verdicts` what the gates on the way said."""
         debt = _Debt(
             frame=frame,
+            decision=decision,
             outcome=outcome,
             reason=reason,
             spent=spent or Cost(),
@@ -89,44 +100,22 @@ class Fallback:
         if self._late == "expire" and began_at >= debt.frame.deadline_at:
             self._leave(debt, Outcome.EXPIRED, debt.reason or "its deadline passed")
             return
-        try:
-            answer = self._head.whole(debt.frame.data)
-        except (HeadtailError, ValueError) as error:
-            self._notices.tell(("whole", type(error)), "the whole model failed", error=error)
-            self._leave(debt, Outcome.FAILED, f"the whole model failed: {error}")
-            return
-        now = self._clock.now()
-        self._whole_s = now - began_at
-        self._leave(
-            debt,
-            debt.outcome,
-            debt.reason,
-            latency=self._latency(debt, now - began_at),
-            macs=self._head.whole_macs,
-            answer=answer,
-        )
+        made = self._whole.run(debt.frame.data)
+        if isinstance(made, Computed):
+            self._leave(debt, debt.outcome, debt.reason, computed=made)
+        else:
+            self._leave(debt, Outcome.FAILED, made)
 
     def _only_early(self, debt: _Debt, *, ahead: int) -> bool:
         """Whether an exit has an answer, in time, and the whole model would have none."""
         now = self._clock.now()
         if debt.early is None or (self._late == "expire" and now > debt.frame.deadline_at):
             return False
-        return now + (ahead + 1) * self._whole_s >= debt.frame.deadline_at
+        return now + (ahead + 1) * self._whole.takes_s >= debt.frame.deadline_at
 
     def _pay_early(self, debt: _Debt) -> None:
         assert debt.early is not None, "checked by the caller"
-        self._leave(
-            debt,
-            debt.outcome,
-            debt.reason,
-            latency=self._latency(debt, 0.0),
-            gate=debt.early.gate,
-            answer=debt.early.answer,
-        )
-
-    def _latency(self, debt: _Debt, more_s: float) -> Latency:
-        total_s = self._clock.now() - debt.frame.captured_at
-        return Latency(head_s=debt.spent.seconds + more_s, total_s=total_s)
+        self._leave(debt, debt.outcome, debt.reason, early=debt.early)
 
     def _leave(
         self,
@@ -134,21 +123,40 @@ class Fallback:
         outcome: Outcome,
         reason: str,
         *,
-        latency: Latency | None = None,
-        macs: int = 0,
-        gate: str = "",
-        answer: Answer | None = None,
+        computed: Computed | None = None,
+        early: EarlyAnswer | None = None,
     ) -> None:
+        now, frame = self._clock.now(), debt.frame
+        cost = Cost() if computed is None else computed.cost
+        if not debt.decision.needs_edge:
+            was = Experience(
+                device_s=cost.seconds,
+                total_s=now - debt.decision.decided_at,
+                answered=computed is not None,
+            )
+            self._policy.finished(debt.decision, was, now)
+        latency = None
+        if computed is not None or early is not None:
+            latency = Latency(
+                head_s=debt.spent.seconds + cost.seconds, total_s=now - frame.captured_at
+            )
         record = FrameRecord(
-            index=debt.frame.index,
-            origin=debt.frame.origin,
+            index=frame.index,
+            origin=frame.origin,
             outcome=outcome,
-            captured_at=debt.frame.captured_at,
+            captured_at=frame.captured_at,
+            decision=debt.decision,
             latency=latency,
-            macs=debt.spent.macs + macs,
-            gate=gate,
+            macs=debt.spent.macs + cost.macs,
+            gate="" if early is None else early.gate,
             verdicts=debt.verdicts,
-            answer=answer,
+            answer=_answer(computed, early),
             reason=reason,
         )
-        self._checkout.leave(record, debt.frame.picture)
+        self._checkout.leave(record, frame.picture)
+
+
+def _answer(computed: Computed | None, early: EarlyAnswer | None) -> Answer | None:
+    if computed is not None:
+        return computed.answer
+    return None if early is None else early.answer

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from headtail_device.decision import Decision
 from headtail_device.head import Encoded
 from headtail_device.placement import Remote
 from headtail_device.source.frame import Frame
@@ -9,12 +10,16 @@ from headtail_device.source.frame import Frame
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flight:
-    """One frame's request. `due_at`: when it is answered here, to be in time."""
+    """One frame's request. `due_at`: when it is answered here, to be in time. `hedge_at`: when it
+    is computed here as well; None for never."""
 
     frame: Frame
+    decision: Decision
     way: Remote
     encoded: Encoded
+    sent_at: float
     due_at: float
+    hedge_at: float | None = None
 
 
 class Flights:
@@ -23,6 +28,7 @@ class Flights:
     def __init__(self) -> None:
         self._flights: dict[int, Flight] = {}
         self._late: set[int] = set()
+        self._hedged: set[int] = set()
         self.late_answers = 0
 
     def __len__(self) -> int:
@@ -31,10 +37,22 @@ class Flights:
     def __contains__(self, request_id: int) -> bool:
         return request_id in self._flights
 
+    def __getitem__(self, request_id: int) -> Flight:
+        return self._flights[request_id]
+
+    def oldest_s(self, now: float) -> float:
+        """For how long the first of them has been on its way; 0 without one."""
+        return max((now - flight.sent_at for flight in self._flights.values()), default=0.0)
+
     def due_in_s(self, now: float) -> float | None:
-        """How long until one is overdue, None when there is none."""
-        waits = (flight.due_at - now for flight in self._flights.values())
-        return max(0.0, min(waits)) if self._flights else None
+        """How long until one is overdue or to be hedged, None when there is none."""
+        moments = [flight.due_at for flight in self._flights.values()]
+        moments += [
+            flight.hedge_at
+            for request_id, flight in self._flights.items()
+            if flight.hedge_at is not None and request_id not in self._hedged
+        ]
+        return max(0.0, min(moments) - now) if moments else None
 
     def add(self, request_id: int, flight: Flight) -> None:
         """A request is on its way."""
@@ -46,18 +64,41 @@ class Flights:
         if request_id in self._late:
             self._late.remove(request_id)
             self.late_answers += answered
-        return self._flights.pop(request_id, None)
+        return self._take(request_id)
 
-    def overdue(self, now: float) -> list[Flight]:
-        """Takes out those that must be answered here now; their requests go on, for what has been
-        sent can't be called back, and their answers tell how late the edge is."""
+    def overtake(self, request_id: int) -> Flight | None:
+        """Takes out one that is answered here; its request goes on, for what has been sent can't be
+        called back, and its answer tells how late the edge is."""
+        flight = self._take(request_id)
+        if flight is not None:
+            self._late.add(request_id)
+        return flight
+
+    def overdue(self, now: float) -> list[tuple[int, Flight]]:
+        """Takes out those that must be answered here now, as `overtake` does."""
         due = [one for one, flight in self._flights.items() if now >= flight.due_at]
-        self._late.update(due)
-        return [self._flights.pop(request_id) for request_id in due]
+        return [(one, flight) for one in due if (flight := self.overtake(one)) is not None]
 
-    def clear(self) -> tuple[list[int], list[Flight]]:
+    def to_hedge(self, now: float) -> list[int]:
+        """Requests that are to be computed here as well from now on; told once each."""
+        found = [
+            request_id
+            for request_id, flight in self._flights.items()
+            if flight.hedge_at is not None
+            and now >= flight.hedge_at
+            and request_id not in self._hedged
+        ]
+        self._hedged.update(found)
+        return found
+
+    def clear(self) -> tuple[list[int], list[tuple[int, Flight]]]:
         """Takes out everything: the requests to forget, and the frames without an outcome."""
-        requests, flights = [*self._flights, *self._late], list(self._flights.values())
+        requests, flights = [*self._flights, *self._late], list(self._flights.items())
         self._flights.clear()
         self._late.clear()
+        self._hedged.clear()
         return requests, flights
+
+    def _take(self, request_id: int) -> Flight | None:
+        self._hedged.discard(request_id)
+        return self._flights.pop(request_id, None)

@@ -1,7 +1,7 @@
 """What the device computes: heads, encodings, and the whole model when the edge can't be had."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from headtail_device.early import EarlyAnswer
 from headtail_device.ledger import Outcome
 from headtail_device.placement import Offload, Remote, Split
 from headtail_device.record import Cost
+from headtail_device.stand_in import nothing
 from headtail_fabric.clock import Clock
 from headtail_fabric.codec import TensorCodec, codec_for
 from headtail_fabric.codec.base import CODES, Array
@@ -21,9 +22,6 @@ from headtail_models.bundle.manifest import (
     INPUT,
     Cut,
     Exit,
-    LogMel,
-    Manifest,
-    Preprocess,
     StageEntry,
 )
 from headtail_models.head_chain import GateSettings, HeadChain, Verdict, check_exit_point
@@ -92,9 +90,10 @@ class Head(Protocol):
         """Multiply-adds of the whole model."""
         ...
 
-    def run(self, data: Data, way: Remote) -> Encoded | Ended:
-        """The request for the edge, or the answer of a gate that ended the frame. Raises
-        HeadtailError, ValueError when it can't be made."""
+    def run(self, data: Data, way: Remote, exit_point: str = "") -> Encoded | Ended:
+        """The request for the edge, or the answer of a gate that ended the frame. `exit_point` is
+        that of the exits on the way, empty for the configured one. Raises HeadtailError, ValueError
+        when it can't be made."""
         ...
 
     def encode(self, data: Data, way: Remote) -> Encoded:
@@ -130,37 +129,39 @@ class HeadRunner:
         self._task = task_for(bundle.manifest)
         self._threads = threads
         self._clock = clock
-        self._gates = gates
+        self._gates = gates or GateSettings()
         self._full: Stage | None = None
-        self._cuts: dict[str, tuple[Cut, HeadChain]] = {}
+        self._cuts: dict[tuple[str, str], tuple[Cut, HeadChain]] = {}
+        self._stages: dict[str, Stage] = {}
         self._codecs: dict[Remote, tuple[TensorCodec, str]] = {}
 
     def __repr__(self) -> str:
-        opened = [*self._cuts, *(["full"] if self._full else [])]
+        cuts = dict.fromkeys(cut for cut, _ in self._cuts)
+        opened = [*cuts, *(["full"] if self._full else [])]
         return f"<HeadRunner {self._bundle.name} opened={opened}>"
 
-    def warm_up(self, *, way: Remote | None, whole: bool) -> None:
-        """Open what `way` and, with `whole`, the fallback need, and run it once on a black
+    def warm_up(self, *, ways: Iterable[Remote], whole: bool) -> None:
+        """Open what `ways` and, with `whole`, the fallback need, and run it once on a black
         picture or on silence, so that no frame waits for it and nothing that can't work is found
         out later.
 
         Raises UnknownCutError, UnknownPointError, CodecNotAllowedError, BadCoderError, StageError.
         """
-        nothing = _nothing(self._bundle.manifest)
-        if way is not None:
-            self.encode(nothing, way)
+        blank = nothing(self._bundle.manifest)
+        for way in ways:
+            self.encode(blank, way)
         if whole:
-            self.whole(nothing)
+            self.whole(blank)
 
-    def run(self, data: Data, way: Remote) -> Encoded | Ended:
+    def run(self, data: Data, way: Remote, exit_point: str = "") -> Encoded | Ended:
         if isinstance(way, Offload):
             return self._offload(data, way)
-        return self._split(data, way, heed=True)
+        return self._split(data, way, exit_point, heed=True)
 
     def encode(self, data: Data, way: Remote) -> Encoded:
         if isinstance(way, Offload):
             return self._offload(data, way)
-        made = self._split(data, way, heed=False)
+        made = self._split(data, way, "", heed=False)
         assert isinstance(made, Encoded), "no gate was heeded"
         return made
 
@@ -186,9 +187,9 @@ class HeadRunner:
                 return EarlyAnswer(gate=verdict.gate.name, answer=answer)
         return None
 
-    def _split(self, data: Data, way: Split, *, heed: bool) -> Encoded | Ended:
+    def _split(self, data: Data, way: Split, point: str, *, heed: bool) -> Encoded | Ended:
         codec, table = self._codec(way)
-        cut, chain = self._cut(way.cut)
+        cut, chain = self._cut(way.cut, point or self._gates.exit_point)
         began_at = self._clock.now()
         tensor, geometry = self._task.prepare(data)
         prepared_at = self._clock.now()
@@ -221,8 +222,8 @@ class HeadRunner:
         if isinstance(last.gate, Exit):
             answer = self._task.early_answer(last.shares, last.gate.classes)
             return Ended(outcome=Outcome.EXIT, answer=answer, verdicts=verdicts, cost=cost)
-        nothing = self._task.nothing()
-        return Ended(outcome=Outcome.FILTERED, answer=nothing, verdicts=verdicts, cost=cost)
+        answer = self._task.nothing()
+        return Ended(outcome=Outcome.FILTERED, answer=answer, verdicts=verdicts, cost=cost)
 
     def _offload(self, picture: Picture, way: Offload) -> Encoded:
         codec, table = self._codec(way)
@@ -245,11 +246,12 @@ class HeadRunner:
             encode_s=self._clock.now() - began_at,
         )
 
-    def _cut(self, name: str) -> tuple[Cut, HeadChain]:
-        if name not in self._cuts:
+    def _cut(self, name: str, exit_point: str) -> tuple[Cut, HeadChain]:
+        if (name, exit_point) not in self._cuts:
             cut = self._bundle.cut(name)
-            self._cuts[name] = (cut, HeadChain(cut, self._open, settings=self._gates))
-        return self._cuts[name]
+            settings = replace(self._gates, exit_point=exit_point)
+            self._cuts[name, exit_point] = (cut, HeadChain(cut, self._stage, settings=settings))
+        return self._cuts[name, exit_point]
 
     def _codec(self, way: Remote) -> tuple[TensorCodec, str]:
         """The codec, and the name of its quantiser table."""
@@ -262,14 +264,11 @@ class HeadRunner:
             self._codecs[way] = (codecs.new(way.codec), codecs.table(way.codec))
         return self._codecs[way]
 
+    def _stage(self, entry: StageEntry) -> Stage:
+        """Opened once, for all operating points."""
+        if entry.file not in self._stages:
+            self._stages[entry.file] = self._open(entry)
+        return self._stages[entry.file]
+
     def _open(self, entry: StageEntry) -> Stage:
         return self._bundle.open_stage(entry, threads=self._threads)
-
-
-def _nothing(manifest: Manifest) -> Data:
-    """A frame of the kind that the bundle takes, with nothing in it."""
-    way = manifest.preprocess
-    if isinstance(way, LogMel):
-        return np.zeros(way.front().patch_samples, dtype=np.float32)
-    assert isinstance(way, Preprocess), "there are two ways"
-    return np.zeros((way.height, way.width, 3), dtype=np.uint8)

@@ -50,10 +50,17 @@ class Outcome(Enum):
         """Whether there is an answer; that there is nothing to see is one."""
         return self in _ANSWERED
 
+    @property
+    def as_sent(self) -> bool:
+        """Whether a frame for the edge was answered on its way: there, or by a gate before it."""
+        return self in _AS_SENT
+
 
 _ANSWERED: Final = frozenset(
     {Outcome.EDGE, Outcome.EXIT, Outcome.FILTERED, Outcome.LOCAL, Outcome.DEGRADED}
 )
+
+_AS_SENT: Final = frozenset({Outcome.EDGE, Outcome.EXIT, Outcome.FILTERED})
 
 
 class LedgerError(LocalError):

@@ -20,6 +20,7 @@ class NoEdge:
         tensors: Sequence[TensorInfo],
         payloads: Frames,
         deadline_s: float,
+        trace: str = "",
     ) -> int:
         raise WindowFullError("there is no edge")
 

@@ -1,6 +1,8 @@
 """From the configuration to the things a device holds open."""
 
 import os
+import random
+import secrets
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,27 +12,29 @@ from typing import Final
 
 from headtail_device.config import DeviceConfig, OutputConfig, SpoolConfig
 from headtail_device.delivery import Checkout
+from headtail_device.frame_traces import FrameTraces
 from headtail_device.head import Head
+from headtail_device.mqtt import MqttAddress, MqttLink
 from headtail_device.placement import Remote
 from headtail_device.sink import (
     AnnotatedPicturesSink,
     AnnotatedVideoSink,
     JsonLinesSink,
+    RemoteSink,
     SinkBoard,
-    WebhookSink,
 )
+from headtail_device.sink.http_post import HttpPost
 from headtail_device.sink.line import FrameLines
-from headtail_device.sink.post import HttpPost
+from headtail_device.sink.mqtt_publisher import MqttPublisher
+from headtail_device.sink.remote import Carrier
 from headtail_device.spool import Backlog, FolderDisk, Spooler, SpoolLog, SpoolSettings
-from headtail_fabric import keys
 from headtail_fabric.clock import Clock
 from headtail_fabric.errors import ConfigError
 from headtail_fabric.peer.ports import ClientPort
-from headtail_fabric.peer.zmq_client import ZmqClient
-from headtail_models.audio.log_mel import LogMel as SoundFront
+from headtail_fabric.tracing.settings import open_sink, random_ids
 from headtail_models.bundle import Bundle, BundleCache, open_bundle
 from headtail_models.bundle.keys import load_public_key
-from headtail_models.bundle.manifest import INPUT, LogMel, Manifest
+from headtail_models.bundle.manifest import INPUT, Manifest, Preprocess
 
 _SEGMENTS: Final = 32
 
@@ -45,57 +49,45 @@ def open_trusted(config: DeviceConfig) -> Bundle:
     return open_bundle(BundleCache().find(config.bundle), trusted=trusted or None)
 
 
-class NotForSoundsError(ConfigError):
-    """The bundle hears, and a setting is for bundles that see. Leave it out, or use a bundle that
-    takes pictures."""
-
-
-def front_of(manifest: Manifest) -> SoundFront | None:
-    """How the bundle hears; None for one that sees."""
-    way = manifest.preprocess
-    return way.front() if isinstance(way, LogMel) else None
+class NotPicturesError(ConfigError):
+    """The bundle takes no pictures, and a setting is for those. Leave it out, or use a bundle that
+    sees."""
 
 
 def check_kind(config: DeviceConfig, manifest: Manifest) -> None:
-    """Raises NotForSoundsError."""
-    if front_of(manifest) is None:
+    """Raises NotPicturesError."""
+    if isinstance(manifest.preprocess, Preprocess):
         return
     for name, chosen in (
         ("way.cut = input", config.way.cut == INPUT),
         ("output.video", config.output.video is not None),
         ("output.pictures", config.output.pictures is not None),
         ("measure_jpeg", config.measure_jpeg),
+        ("controller.pictures", bool(config.controller.pictures)),
     ):
         if chosen:
-            raise NotForSoundsError(f"bundle {manifest.name} takes sounds, which {name} is not for")
-
-
-def connect_edge(config: DeviceConfig, digest: bytes, clock: Clock) -> ClientPort:
-    """A ZeroMQ port, CURVE when there are keys. Raises ConnectError and the errors of key files;
-    an edge that does not answer is none."""
-    edge = config.edge
-    return ZmqClient(
-        edge.endpoint,
-        name=config.name,
-        bundles=(digest,),
-        can_push=edge.push_bundles,
-        keys=None if edge.key is None else keys.load(edge.key),
-        server_key=_public_key(edge.server_key) if edge.server_key else None,
-        clock=clock,
-    )
+            raise NotPicturesError(f"bundle {manifest.name} takes no pictures, {name} is for them")
 
 
 def open_board(output: OutputConfig, *, rate_hz: float | None, clock: Clock) -> SinkBoard:
-    """The sinks that are asked for. Raises SinkError, BadWebhookError, with none left open."""
+    """The sinks that are asked for. Raises SinkError, BadWebhookError,
+    BadMqttAddressError, MqttError, ConfigError for a missing extra, with none left open."""
     board = SinkBoard()
     started_at, started = clock.now(), datetime.now(UTC)
+
+    def remote(carrier: Carrier, *, limit: int) -> RemoteSink:
+        lines = FrameLines(started_at=started_at, started=started)
+        return RemoteSink(carrier, lines=lines, clock=clock, limit=limit)
+
     try:
         if output.json:
             board.add(JsonLinesSink(output.json, started_at=started_at, started=started))
         if output.webhook:
-            post = HttpPost(output.webhook)
-            lines = FrameLines(started_at=started_at, started=started)
-            board.add(WebhookSink(post, lines=lines, clock=clock, limit=output.webhook_queue))
+            board.add(remote(HttpPost(output.webhook), limit=output.webhook_queue))
+        if output.mqtt:
+            address = MqttAddress.parse(output.mqtt, wildcards=False)
+            link = MqttLink(address, subscribe=False)
+            board.add(remote(MqttPublisher(link), limit=output.mqtt_queue))
         if output.video is not None:
             board.add(AnnotatedVideoSink(output.video, rate_hz=rate_hz))
         if output.pictures is not None:
@@ -149,15 +141,16 @@ def open_spool(
         raise
 
 
+def open_traces(config: DeviceConfig, clock: Clock) -> FrameTraces | None:
+    """Traces of frames, if they are wanted. Raises TracingMissingError, BadCollectorError."""
+    sink = open_sink(config.tracing, service="headtail-device", instance=config.name, clock=clock)
+    if sink is None:
+        return None
+    draw = random.Random(secrets.randbits(64)).random  # noqa: S311 - which frames are traced
+    return FrameTraces(sink, share=config.tracing.share, draw=draw, random=random_ids)
+
+
 def pack(bundle: Bundle) -> bytes:
     """The bundle as one file's bytes. Raises BundleError, BundleStorageError."""
     with tempfile.TemporaryDirectory() as folder:
         return bundle.pack(Path(folder)).read_bytes()
-
-
-def _public_key(text: str) -> str:
-    """A key as it is, or out of a .pub file."""
-    path = Path(text)
-    if path.suffix == ".pub":
-        return keys.load_public(path.expanduser()).public
-    return keys.check_public(text)

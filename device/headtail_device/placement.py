@@ -1,11 +1,13 @@
-"""Where a frame is computed: a pure decision over plain data."""
+"""Where a frame can be computed, and what is known when that is to be decided."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, assert_never
 
 from headtail_fabric.link import LinkEstimate
 from headtail_fabric.wire import Hints
 from headtail_models.bundle.manifest import INPUT, Manifest
+
+LOCAL: Final = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +46,25 @@ class Observation:
     """What is known when a frame waits to be placed.
 
     `edge_ready`: connected, and the edge serves the bundle. `retry_in_s`: how long the edge asked
-    to be left alone. `remaining_s`: what is left of the frame's deadline.
+    to be left alone. `remaining_s`: what is left of the frame's deadline. `oldest_s`: for how long
+    the first of those in flight has been on its way; 0 without one.
     """
 
+    now: float
     edge_ready: bool
     free_window: int
     in_flight: int
+    oldest_s: float = 0.0
     retry_in_s: float
     remaining_s: float
     hints: Hints | None = None
     link: LinkEstimate = field(default_factory=LinkEstimate)
+
+    @property
+    def edge_usable(self) -> bool:
+        """Whether the frame could go to the edge now."""
+        usable = self.edge_ready and self.free_window > 0 and self.retry_in_s <= 0
+        return usable and self.remaining_s > 0
 
     @property
     def obstacle(self) -> str:
@@ -65,31 +76,17 @@ class Observation:
         return "the edge was too busy"
 
 
-class Policy(Protocol):
-    """Decides for one frame. Must not look at anything but its argument and its own settings."""
-
-    def place(self, seen: Observation) -> Placement: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedPolicy:
-    """Always the same way to the edge while it can be had, else the device, degraded."""
-
-    remote: Remote
-
-    def place(self, seen: Observation) -> Placement:
-        usable = seen.edge_ready and seen.free_window > 0
-        if usable and seen.retry_in_s <= 0 and seen.remaining_s > 0:
-            return self.remote
-        return Local(degraded=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalPolicy:
-    """Never the edge."""
-
-    def place(self, seen: Observation) -> Placement:
-        return Local(degraded=False)
+def way_name(placement: Placement) -> str:
+    """`local`, `L7 q4+zstd`, `input jpeg 75`: what costs are kept under."""
+    match placement:
+        case Local():
+            return LOCAL
+        case Split():
+            return f"{placement.cut} {placement.codec}"
+        case Offload():
+            return f"{placement.cut} {placement.codec} {placement.quality}"
+        case _:
+            assert_never(placement)
 
 
 def remote_for(manifest: Manifest, *, cut: str, codec: str, quality: int) -> Remote:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from headtail_device.decision import Decision
 from headtail_device.ledger import Latency, Outcome
 from headtail_fabric.peer.events import Answered
 from headtail_models.head_chain import Verdict
@@ -21,7 +22,8 @@ class FrameRecord:
     """One frame's end. Byte counts are of the messages, framing included; `payload_bytes` is what
     of them the tensors took on the way up. `macs` is what was computed for it here. `gate` is where
     it ended early, `verdicts` what the gates said that it met. `reason` says why a frame has no
-    better outcome.
+    better outcome. `decision`: where it was to be computed, and why; None for one that nothing was
+    decided on.
 
     `spool` is the key of a frame that waits in the spool, or has waited there; its final outcome
     comes `late`, as a second record, and is `inherited` when an earlier run took the frame."""
@@ -30,6 +32,7 @@ class FrameRecord:
     origin: str
     outcome: Outcome
     captured_at: float | None = None
+    decision: Decision | None = None
     cut: str | None = None
     codec: str | None = None
     attempts: int = 0

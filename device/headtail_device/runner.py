@@ -2,14 +2,17 @@
 
     frame -> placed -> head -> submitted -> answered                              EDGE
                    |     |       |-> the edge fails it, is too slow -> owed
+                   |     |       |-> slower than forecast, hedged -> first of edge and device
                    |     |       `-> the edge is gone -> spooled, or owed         SPOOLED
                    |     `-> a gate ends it                                       EXIT, FILTERED
                    |-> no edge -> head -> spooled, or owed
                    `-> no edge, and no spool -> owed -> whole model, or an exit   DEGRADED
 
 What the edge does not answer is *owed*: the picture is kept until it has its outcome, and it is
-answered here (`Fallback`), one at a time, so that events are heard in between. Out of contact a
-frame goes to the spool instead, where there is one and it has room (`Spooler`).
+answered here (`Fallback`), one at a time, so that events are heard in between. Out of contact,
+which is while there is no session or the edge does not serve the bundle, a frame that would have
+been sent goes to the spool instead, where there is one and it has room (`Spooler`). One that is
+answered here by choice is so then too, and so is one that the edge was merely too busy for.
 Every frame that was accepted leaves once, in order, through the `Checkout`.
 """
 
@@ -19,22 +22,29 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from headtail_device.config import Late
+from headtail_device.decision import Decision, Reason
 from headtail_device.delivery import Checkout
+from headtail_device.depth import Depth
 from headtail_device.edge_state import EdgeState
 from headtail_device.fallback import Fallback
-from headtail_device.flights import Flight, Flights
+from headtail_device.flights import Flights
+from headtail_device.frame_traces import FrameTraces
 from headtail_device.giver import BundleGiver
-from headtail_device.head import Encoded, Ended, Head
-from headtail_device.ledger import Latency, Outcome
+from headtail_device.head import Head
+from headtail_device.hedges import HedgeCount, Hedges
+from headtail_device.landing import Landing
+from headtail_device.ledger import Outcome
 from headtail_device.notices import Notices
-from headtail_device.placement import Local, Observation, Policy, Remote
-from headtail_device.record import FrameRecord, by_edge
+from headtail_device.placement import Local, Observation, Split
+from headtail_device.policy import Policy
+from headtail_device.record import FrameRecord
+from headtail_device.rescue import Rescue
+from headtail_device.sender import Sender
 from headtail_device.source.frame import Dropped, Frame, Item, Unreadable
 from headtail_device.spool import Spooler
+from headtail_device.whole import WholeModel
 from headtail_fabric.clock import Clock
-from headtail_fabric.errors import HeadtailError, PeerError
 from headtail_fabric.logs import fields
-from headtail_fabric.peer.errors import WindowFullError
 from headtail_fabric.peer.events import (
     Answered,
     BundleAccepted,
@@ -48,7 +58,7 @@ from headtail_fabric.peer.events import (
     Refused,
 )
 from headtail_fabric.peer.ports import ClientPort
-from headtail_fabric.wire import Hints, WireError
+from headtail_fabric.wire import Hints
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +71,13 @@ _NO_EDGE: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSettings:
     """`late`: see `Fallback`. `max_in_flight` bounds what is asked of the edge at once, besides the
-    edge's own window; `patience_s` is how long the first frame waits for the edge before it is
-    computed here."""
+    edge's own window and `Depth`; `patience_s` is how long the first frame waits for the edge
+    before it is computed here; `hedge`: see `Hedges`."""
 
     late: Late
     max_in_flight: int
     patience_s: float
+    hedge: bool = False
 
 
 class Runner:
@@ -88,24 +99,56 @@ class Runner:
         settings: RunnerSettings,
         packed: Callable[[], bytes] | None,
         spooler: Spooler | None = None,
+        traces: FrameTraces | None = None,
     ) -> None:
         self._port = port
         self._head = head
         self._policy = policy
         self._checkout = checkout
         self._clock = clock
-        self._settings = settings
         self._spooler = spooler
         self._notices = Notices()
         self._giver = BundleGiver(
             port=port, digest=head.digest, packed=packed, notices=self._notices
         )
+        whole = WholeModel(head=head, clock=clock, notices=self._notices)
         self._fallback = Fallback(
-            head=head, checkout=checkout, clock=clock, late=settings.late, notices=self._notices
+            head=head,
+            whole=whole,
+            checkout=checkout,
+            policy=policy,
+            clock=clock,
+            late=settings.late,
         )
+        self._rescue = Rescue(fallback=self._fallback, spooler=spooler, policy=policy, clock=clock)
         self._edge = EdgeState(head.digest)
         self._hints: Hints | None = None
         self._flights = Flights()
+        self._hedges = Hedges(whole, self._flights)
+        self._hedges_won = 0
+        self._depth = Depth(settings.max_in_flight)
+        self._deadline_s = 0.0
+        self._landing = Landing(
+            head=head,
+            policy=policy,
+            rescue=self._rescue,
+            checkout=checkout,
+            clock=clock,
+            notices=self._notices,
+        )
+        self._sender = Sender(
+            port=port,
+            head=head,
+            policy=policy,
+            flights=self._flights,
+            rescue=self._rescue,
+            fallback=self._fallback,
+            checkout=checkout,
+            clock=clock,
+            notices=self._notices,
+            hedge=settings.hedge,
+            traces=traces,
+        )
         self._patient_until = clock.now() + settings.patience_s
 
     def __repr__(self) -> str:
@@ -127,6 +170,11 @@ class Runner:
         return self._flights.late_answers
 
     @property
+    def hedges(self) -> HedgeCount:
+        """Frames that were computed here while their request was out."""
+        return HedgeCount(started=self._hedges.started, won=self._hedges_won)
+
+    @property
     def spooler(self) -> Spooler | None:
         return self._spooler
 
@@ -139,7 +187,7 @@ class Runner:
     @property
     def has_work(self) -> bool:
         """Whether `work` has something to do."""
-        return len(self._fallback) > 0
+        return len(self._fallback) > 0 or len(self._hedges) > 0
 
     @property
     def idle(self) -> bool:
@@ -151,7 +199,7 @@ class Runner:
     @property
     def wants_frame(self) -> bool:
         """Whether a frame could be handled now, at the edge or here."""
-        if self.has_work or len(self._flights) >= self._settings.max_in_flight:
+        if self.has_work or len(self._flights) >= self._depth.limit(self._deadline_s):
             return False
         if self._edge.ready:
             return self._port.free_window() > 0
@@ -201,8 +249,7 @@ class Runner:
             case Answered():
                 self._answered(event)
             case Refused():
-                self._edge.on_refusal(event.retry_after_s, self._clock.now())
-                self._fall_back(event.id, "the edge was too busy")
+                self._refused(event)
             case Failed():
                 self._failed(event)
             case Expired():
@@ -217,8 +264,18 @@ class Runner:
                 assert_never(event)
 
     def work(self) -> None:
-        """Answer one owed frame."""
-        self._fallback.pay()
+        """Answer one owed frame, or get on with a hedged one."""
+        if len(self._fallback):
+            self._fallback.pay()
+            return
+        won = self._hedges.work()
+        if won is not None:
+            request_id, computed = won
+            flight = self._flights.overtake(request_id)
+            assert flight is not None, "hedges are of flights"
+            self._hedges_won += 1
+            reason = "the edge was slower than this device, which was asked as well"
+            self._landing.by_device(flight, computed, reason)
 
     def wind_up(self) -> None:
         """This run ends: nothing spooled is sent any more."""
@@ -226,165 +283,99 @@ class Runner:
             self._spooler.hold()
 
     def on_time(self) -> None:
-        """Answer here what the edge can't answer in time any more; send what is spooled."""
-        for flight in self._flights.overdue(self._clock.now()):
-            self._owe_encoded(flight.frame, flight.encoded, "the edge did not answer in time")
+        """Answer here what the edge can't answer in time any more, compute what it is slow with;
+        send what is spooled."""
+        now = self._clock.now()
+        for request_id, flight in self._flights.overdue(now):
+            self._depth.overdue(sent_at=flight.sent_at, now=now)
+            beside = self._hedges.end(request_id)
+            self._landing.unanswered(flight, beside, "the edge did not answer in time")
+        for request_id in self._flights.to_hedge(now):
+            self._hedges.add(request_id)
         if self._spooler is not None:
             self._spooler.work(self._edge, live_in_flight=len(self._flights))
 
     def give_up_edge(self, reason: str) -> None:
         """Wait for no answer any more: everything in flight is spooled or owed."""
         requests, flights = self._flights.clear()
+        self._depth.lost()
         for request_id in requests:
             self._port.cancel(request_id)
-        for flight in flights:
-            self._lose_contact(flight.frame, flight.way, flight.encoded, reason)
+        for request_id, flight in flights:
+            self._landing.out_of_contact(flight, self._hedges.end(request_id), reason)
         if self._spooler is not None:
             self._spooler.recall()
 
     def _place(self, frame: Frame) -> None:
         now = self._clock.now()
+        self._deadline_s = frame.deadline_s
         seen = Observation(
+            now=now,
             edge_ready=self._edge.ready,
             free_window=self._port.free_window(),
             in_flight=len(self._flights),
+            oldest_s=self._flights.oldest_s(now),
             retry_in_s=self._edge.retry_in_s(now),
             remaining_s=frame.deadline_at - now,
             hints=self._hints,
             link=self._port.estimate(),
         )
-        placement = self._policy.place(seen)
-        if not isinstance(placement, Local):
-            self._send(frame, placement)
-        elif placement.degraded:
-            if not seen.edge_ready:
-                self._notices.tell("degraded", _NO_EDGE, edge=repr(self._edge))
-            if not seen.edge_ready and self._spooler is not None and self._spooler.admits():
-                self._spool(frame, self._spooler.way, seen.obstacle)
-            else:
-                self._owe(frame, seen.obstacle)
+        decision = self._policy.place(seen)
+        if not isinstance(decision.placement, Local):
+            self._sender.send(frame, decision, decision.placement)
+        elif decision.placement.degraded:
+            self._do_without(frame, decision, seen)
         else:
-            self._fallback.owe(frame, Outcome.LOCAL, "")
+            self._fallback.owe(frame, decision, Outcome.LOCAL, "")
 
-    def _spool(self, frame: Frame, way: Remote, reason: str) -> None:
-        encoded = self._encode(frame, way)
-        if encoded is not None:
-            self._lose_contact(frame, way, encoded, reason)
-
-    def _send(self, frame: Frame, way: Remote) -> None:
-        encoded = self._encode(frame, way)
-        if encoded is None:
-            return
-        now = self._clock.now()
-        remaining_s = frame.deadline_at - now
-        if remaining_s <= 0:
-            self._owe_encoded(frame, encoded, "the head took too long")
-            return
-        try:
-            request_id = self._port.submit(
-                bundle=self._head.digest,
-                cut=way.cut,
-                tensors=encoded.tensors,
-                payloads=encoded.payloads,
-                deadline_s=remaining_s,
-            )
-        except WindowFullError:
-            # The connection broke, or the edge shrank its window, while the head ran.
-            self._lose_contact(frame, way, encoded, "the connection broke")
-            return
-        except WireError as error:
-            self._notices.tell(type(error), "a frame can't be sent", error=error)
-            self._owe_encoded(frame, encoded, f"it can't be sent: {error}")
-            return
-        # This thread may be in the middle of another frame's head when the time comes.
-        reserve_s = self._fallback.needs_s(encoded.verdicts) + encoded.head_s
-        due_at = frame.deadline_at - min(reserve_s, remaining_s / 2)
-        flight = Flight(frame=frame, way=way, encoded=encoded, due_at=due_at)
-        self._flights.add(request_id, flight)
-
-    def _encode(self, frame: Frame, way: Remote) -> Encoded | None:
-        """None when the frame is owed, or a gate has ended it."""
-        try:
-            made = self._head.run(frame.data, way)
-        except (HeadtailError, ValueError) as error:
-            self._notices.tell(type(error), "the head failed", error=error)
-            self._owe(frame, f"the head failed: {error}")
-            return None
-        if isinstance(made, Ended):
-            self._ended(frame, way, made)
-            return None
-        return made
-
-    def _ended(self, frame: Frame, way: Remote, ended: Ended) -> None:
-        record = FrameRecord(
-            index=frame.index,
-            origin=frame.origin,
-            outcome=ended.outcome,
-            captured_at=frame.captured_at,
-            cut=way.cut,
-            latency=Latency(
-                head_s=ended.cost.seconds, total_s=self._clock.now() - frame.captured_at
-            ),
-            macs=ended.cost.macs,
-            gate=ended.gate,
-            verdicts=ended.verdicts,
-            answer=ended.answer,
-        )
-        self._checkout.leave(record, frame.picture)
+    def _do_without(self, frame: Frame, decision: Decision, seen: Observation) -> None:
+        """The edge is missed."""
+        if not seen.edge_ready:
+            self._notices.tell("degraded", _NO_EDGE, edge=repr(self._edge))
+        if not seen.edge_ready and self._spooler is not None and self._spooler.admits():
+            self._sender.spool(frame, decision, self._spooler.way, seen.obstacle)
+        else:
+            self._fallback.owe(frame, decision, Outcome.DEGRADED, seen.obstacle)
 
     def _answered(self, event: Answered) -> None:
         flight = self._flights.end(event.id, answered=True)
+        if flight is not None:
+            self._hints = event.hints
+            self._depth.answered(sent_at=flight.sent_at, now=event.received_at)
+            self._landing.by_edge(flight, event, self._hedges.end(event.id))
+
+    def _refused(self, event: Refused) -> None:
+        """Go the way that the edge offers instead, once; else do without it."""
+        self._hints, now = event.hints, self._clock.now()
+        self._edge.on_refusal(event.retry_after_s, now)
+        flight = self._flights.end(event.id)
         if flight is None:
             return
-        self._hints = event.hints
-        frame, encoded = flight.frame, flight.encoded
-        try:
-            answer = self._head.decode(event.tensors, event.payloads, encoded.geometry)
-        except PeerError as error:
-            self._notices.tell(type(error), "the edge's answer makes no sense", error=error)
-            self._owe_encoded(frame, encoded, f"the edge's answer: {error}")
+        beside, reason = self._hedges.end(event.id), "the edge was too busy"
+        offered = event.instead is not None and event.instead.cut and event.instead.codec
+        if beside is not None or not offered or flight.decision.reason is Reason.ADVISED:
+            self._landing.unanswered(flight, beside, reason)
             return
-        record = FrameRecord(
-            index=frame.index,
-            origin=frame.origin,
-            outcome=Outcome.EDGE,
-            captured_at=frame.captured_at,
-            cut=flight.way.cut,
-            codec=flight.way.codec,
-            payload_bytes=encoded.payload_bytes,
-            macs=encoded.macs,
-            verdicts=encoded.verdicts,
-        )
-        now = self._clock.now()
-        done = by_edge(record, event, head_s=encoded.head_s, answer=answer, now=now)
-        self._checkout.leave(done, frame.picture)
+        assert event.instead is not None, "it offers a way"
+        self._rescue.given_up(flight.decision, flight.encoded)
+        way = Split(cut=event.instead.cut, codec=event.instead.codec)
+        decision = Decision(placement=way, reason=Reason.ADVISED, decided_at=now)
+        self._sender.send(flight.frame, decision, way)
 
     def _failed(self, event: Failed) -> None:
         if event.id in self._flights:
             self._notices.tell(event.code, "the edge failed a request", error=event.message)
-        self._fall_back(event.id, f"the edge failed it: {event.message}")
+        self._fall_back(event.id, f"the edge failed it: {event.message}", fault=True)
 
-    def _fall_back(self, request_id: int, reason: str) -> None:
+    def _fall_back(self, request_id: int, reason: str, *, fault: bool = False) -> None:
         flight = self._flights.end(request_id)
         if flight is None:
             return
+        beside = self._hedges.end(request_id)
         if self._edge.ready:
-            self._owe_encoded(flight.frame, flight.encoded, reason)
+            self._landing.unanswered(flight, beside, reason, fault=fault)
         else:
-            self._lose_contact(flight.frame, flight.way, flight.encoded, reason)
-
-    def _lose_contact(self, frame: Frame, way: Remote, encoded: Encoded, reason: str) -> None:
-        """A frame that the edge would have had."""
-        if self._spooler is None or not self._spooler.put(frame, way, encoded, reason):
-            self._owe_encoded(frame, encoded, reason)
-
-    def _owe(self, frame: Frame, reason: str) -> None:
-        self._fallback.owe(frame, Outcome.DEGRADED, reason)
-
-    def _owe_encoded(self, frame: Frame, encoded: Encoded, reason: str) -> None:
-        self._fallback.owe(
-            frame, Outcome.DEGRADED, reason, spent=encoded.cost, verdicts=encoded.verdicts
-        )
+            self._landing.out_of_contact(flight, beside, reason)
 
     def _lose_edge(self, event: Disconnected) -> None:
         tell = log.error if event.final else log.warning

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headtail_device.hedges import NO_HEDGES, HedgeCount
 from headtail_device.ledger import Outcome, Percentiles, Totals
 from headtail_device.spool import NO_SPOOL, SpoolCount
+from headtail_device.tally import PlacedCount, mean_drop
 from headtail_fabric.errors import HeadtailError
 from headtail_fabric.peer.ports import TrafficCount
 
@@ -25,7 +27,8 @@ class Progress:
 class RunSummary:
     """A run at its end. `frames` is the sum of `totals.outcomes`, always.
 
-    `cut` and `codec` are what was asked for, empty when the edge was not. `faults` are what went
+    `cut` and `codec` are what was configured, empty when no edge was; with a `goal` a controller
+    chose frame by frame, see `placements`. `faults` are what went
     wrong without ending the run early: outputs that failed, a source that broke; with any of them
     the command exits with 1.
     """
@@ -42,9 +45,13 @@ class RunSummary:
     faults: tuple[HeadtailError, ...]
     wall_s: float
     """From the first frame's coming to the last outcome."""
+    goal: str = ""
     late_answers: int = 0
     """Answers of the edge that were dropped, for the frame had been answered here in time."""
     spool: SpoolCount = NO_SPOOL
+    placements: tuple[PlacedCount, ...] = ()
+    """How a controller placed the frames; none without one."""
+    hedges: HedgeCount = NO_HEDGES
 
     @property
     def frames(self) -> int:
@@ -64,6 +71,11 @@ class RunSummary:
             )
             for part, kept in self.totals.latency.items()
         }
+
+    @property
+    def placed_drop(self) -> float | None:
+        """The accuracy that the placements cost, over all frames; None without a controller."""
+        return mean_drop(self.placements) if self.placements else None
 
     @property
     def macs_per_frame(self) -> float:

@@ -7,7 +7,8 @@ round trip   of small messages: heartbeats, with Karn's rule (nothing that was s
 goodput      payload of requests over the time their bytes held the link. Requests overlap, so the
              link is taken as a queue: request i occupies it from the later of its own departure and
              the arrival of request i-1 at the server, until its own arrival, which is known from
-             the answer: arrival = received - resident - rtt / 2;
+             the answer: arrival = received - resident - rtt / 2. What was seen before counts
+             half as much for every 10 s since: after a silence the next request tells;
 loss         requests that had to be sent again over all that were sent.
 """
 
@@ -17,6 +18,7 @@ from typing import Final
 _RTT_GAIN: Final = 1 / 8
 _VARIATION_GAIN: Final = 1 / 4
 _GOODPUT_MEMORY: Final = 0.8
+_GOODPUT_HALF_LIFE_S: Final = 10.0
 _LOSS_GAIN: Final = 1 / 32
 _MIN_TRANSFER_BYTES: Final = 2048
 _MIN_TRANSFER_S: Final = 20e-6
@@ -48,6 +50,7 @@ class LinkEstimator:
         self._floor_s: float | None = None
         self._bytes = 0.0
         self._busy_s = 0.0
+        self._carried_at = float("-inf")
         self._loss: float | None = None
         self._samples = 0
         self._sampled_at: float | None = None
@@ -84,8 +87,11 @@ class LinkEstimator:
         if size_bytes < _MIN_TRANSFER_BYTES:
             return
         transfer_s = max(arrived_at - started_at, _MIN_TRANSFER_S)
-        self._bytes = _GOODPUT_MEMORY * self._bytes + size_bytes
-        self._busy_s = _GOODPUT_MEMORY * self._busy_s + transfer_s
+        silence_s = max(0.0, received_at - self._carried_at)
+        memory = _GOODPUT_MEMORY * 2 ** (-silence_s / _GOODPUT_HALF_LIFE_S)
+        self._bytes = memory * self._bytes + size_bytes
+        self._busy_s = memory * self._busy_s + transfer_s
+        self._carried_at = received_at
         self._sampled(received_at)
 
     def link_lost(self) -> None:

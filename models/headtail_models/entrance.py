@@ -2,6 +2,7 @@
 
 picture (H, W, 3) uint8, BGR          -> (1, 3, h, w), and how it lies there
 sound (n,) float32, at most a patch   -> (1, 1, patch, bands)
+readings (n, channels) float32        -> (1, 1, window, channels)
 """
 
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from headtail_fabric.errors import ConfigError
 from headtail_models.audio import log_mel
-from headtail_models.bundle.manifest import LogMel, Manifest, Preprocess
+from headtail_models.bundle.manifest import LogMel, Manifest, Preprocess, Signal
 from headtail_models.vision.geometry import Geometry
 from headtail_models.vision.prepare import centre_crop, check_picture, letterbox
 
@@ -20,18 +21,21 @@ __all__ = [
     "Frame",
     "PictureEntrance",
     "Place",
+    "SignalEntrance",
+    "SoundEntrance",
     "TaskError",
     "entrance_for",
     "pictures_of",
 ]
 
 Frame = NDArray[Any]
-"""What one run of the network is about: a `Picture`, or a stretch of mono sound (n,) float32 within
--1..1, sampled at the `rate` of the manifest's `LogMel` and at most `front().patch_samples` long."""
+"""What one run of the network is about: a `Picture`, a stretch of mono sound (n,) float32 within
+-1..1, sampled at the `rate` of the manifest's `LogMel` and at most `front().patch_samples` long, or
+the readings (window, channels) float32 of the manifest's `Signal`."""
 
 Place = Geometry | None
 """How a frame lies in the network's input, for answers that tell where something is; None for
-sounds, whose answers hold for the whole frame."""
+sounds and readings, whose answers hold for the whole frame."""
 
 
 class TaskError(ConfigError):
@@ -57,16 +61,18 @@ def entrance_for(manifest: Manifest) -> Entrance:
     try:
         if isinstance(way, LogMel):
             return SoundEntrance(way.front())
+        if isinstance(way, Signal):
+            return SignalEntrance(way)
         return PictureEntrance(pictures_of(manifest))
     except ValueError as error:
         raise TaskError(f"bundle {manifest.name}: {error}") from None
 
 
 def pictures_of(manifest: Manifest) -> Preprocess:
-    """For what works on pictures only. Raises TaskError when the bundle takes sounds."""
+    """For what works on pictures only. Raises TaskError when the bundle takes something else."""
     way = manifest.preprocess
     if not isinstance(way, Preprocess):
-        raise TaskError(f"bundle {manifest.name} takes sounds, not pictures")
+        raise TaskError(f"bundle {manifest.name} does not take pictures")
     return way
 
 
@@ -118,3 +124,21 @@ class SoundEntrance:
                 f"a sound of {frame.size} samples, 1 to {self._front.patch_samples} are expected"
             )
         return self._front.patches(frame), None
+
+
+class SignalEntrance:
+    """Windows of readings, whole ones."""
+
+    def __init__(self, signal: Signal) -> None:
+        self._shape = (signal.window, signal.channels)
+        self._offset = np.array(signal.offset, dtype=np.float32)
+        self._scale = np.array(signal.scale, dtype=np.float32)
+
+    def geometry(self, height: int, width: int) -> None:
+        return None
+
+    def prepare(self, frame: Frame) -> tuple[NDArray[np.float32], None]:
+        if frame.shape != self._shape:
+            raise ValueError(f"readings of shape {frame.shape}, {self._shape} is expected")
+        scaled: NDArray[np.float32] = (frame.astype(np.float32) - self._offset) / self._scale
+        return scaled[None, None], None

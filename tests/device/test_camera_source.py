@@ -67,3 +67,56 @@ def test_closing_ends_the_iteration() -> None:
         next(frames)
         source.close()
         assert list(frames) == []
+
+
+class Cameras:
+    """What opening gives, time after time; then nothing opens."""
+
+    def __init__(self, *captures: ScriptedCapture) -> None:
+        self._captures = list(captures)
+        self.opened = 0
+
+    def __call__(self, _: int | str) -> ScriptedCapture:
+        self.opened += 1
+        return self._captures.pop(0) if self._captures else ScriptedCapture([], opened=False)
+
+
+def test_a_camera_that_comes_back_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    clock, first = FakeClock(), ScriptedCapture([True])
+    cameras = Cameras(first, ScriptedCapture([], opened=False), ScriptedCapture([True]))
+    with CameraSource(
+        0, deadline_s=1, clock=clock, patience_s=60, open_capture=cameras, wait=clock.advance
+    ) as source:
+        frames = iter(source)
+        assert [next(frames).index, next(frames).index] == [0, 1]
+    assert first.released
+    assert clock.now() == 0.5 + 1.0
+    assert [record.message for record in caplog.records] == ["the camera is gone; trying again"]
+
+
+def test_patience_ends(caplog: pytest.LogCaptureFixture) -> None:
+    clock, cameras = FakeClock(), Cameras(ScriptedCapture([True]))
+    with (
+        CameraSource(
+            0, deadline_s=1, clock=clock, patience_s=100, open_capture=cameras, wait=clock.advance
+        ) as source,
+        pytest.raises(CameraError, match="gives no more"),
+    ):
+        list(source)
+    # after 0.5, 1, 2, 4, 8, 16, 30, 30, 30 seconds
+    assert cameras.opened == 1 + 9
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
+
+
+def test_waiting_for_a_camera_ends_when_it_is_closed() -> None:
+    clock = FakeClock()
+    source = CameraSource(
+        0,
+        deadline_s=1,
+        clock=clock,
+        patience_s=100,
+        open_capture=Cameras(ScriptedCapture([True])),
+        wait=lambda _: source.close(),
+    )
+    with source:
+        assert len(list(source)) == 1

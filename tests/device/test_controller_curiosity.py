@@ -7,14 +7,19 @@ from hypothesis import strategies as st
 
 from headtail_device.controller.curiosity import Candidate, Caution, Curiosity
 
-GOOD = Candidate(name="edge", hope=0.1, latency_s=1.1, feared_s=1.0)
+GOOD = Candidate(name="edge", hope=0.1, device_s=0.2, latency_s=1.1, feared_s=1.0)
 
 
 def pick(
     curiosity: Curiosity, now: float, *candidates: Candidate, remaining_s: float = 9.0
 ) -> str | None:
     return curiosity.pick(
-        candidates or (GOOD,), chosen_amount=1.0, chosen_s=1.0, remaining_s=remaining_s, now=now
+        candidates or (GOOD,),
+        chosen_amount=1.0,
+        chosen_s=1.0,
+        chosen_upper_s=1.1,
+        remaining_s=remaining_s,
+        now=now,
     )
 
 
@@ -52,6 +57,24 @@ def test_tries_become_rarer_until_something_changes() -> None:
     assert [now for now in range(200, 210) if pick(curiosity, float(now))] == [200, 208]
 
 
+def test_where_a_late_frame_is_answered_here_only_that_must_fit_the_deadline() -> None:
+    slow = replace(GOOD, latency_s=30.0, feared_s=90.0)
+    assert pick(Curiosity(), 0.0, slow, remaining_s=2.0) is None
+    curiosity = Curiosity(Caution(rescued=True))
+    assert pick(curiosity, 0.0, slow, remaining_s=1.5) is None
+    assert pick(curiosity, 1.0, slow, remaining_s=1.6) == "edge"
+
+
+def test_the_first_try_may_cost_a_deadline_and_the_others_are_earned() -> None:
+    caution = Caution(
+        rescued=True, frames_share=1.0, time_share=0.1, allowance_s=0.0, soonest_s=0.0
+    )
+    curiosity = Curiosity(caution)
+    slow = replace(GOOD, latency_s=30.0, feared_s=90.0)
+    tried = [frame for frame in range(40) if pick(curiosity, float(frame), slow, remaining_s=2.0)]
+    assert tried == [0, 19, 29, 39], "each costs 1 s beyond the usual, a tenth of 10 s"
+
+
 def test_what_it_really_took_is_charged() -> None:
     curiosity = Curiosity(Caution(frames_share=1.0, time_share=0.1, allowance_s=0.2, soonest_s=0.0))
     assert pick(curiosity, 0.0) == "edge"
@@ -76,9 +99,16 @@ def test_the_share_of_frames_and_of_time_is_bounded(
     curiosity = Curiosity(caution)
     now = lasted_s = extra_s = 0.0
     for hope, latency_s, chosen_s, step_s in frames:
-        candidate = Candidate(name="edge", hope=hope, latency_s=latency_s, feared_s=latency_s)
+        candidate = Candidate(
+            name="edge", hope=hope, device_s=0.0, latency_s=latency_s, feared_s=latency_s
+        )
         tried = curiosity.pick(
-            [candidate], chosen_amount=1.0, chosen_s=chosen_s, remaining_s=4.0, now=now
+            [candidate],
+            chosen_amount=1.0,
+            chosen_s=chosen_s,
+            chosen_upper_s=chosen_s,
+            remaining_s=4.0,
+            now=now,
         )
         lasted_s += chosen_s
         if tried is not None:

@@ -7,7 +7,8 @@ import pytest
 from controlled_world import LOCAL, PICTURE, SPLIT, seen
 from headtail_device.controller.conditions import ASSUMED_RATE_BYTES_S, Conditions, SlotLink
 from headtail_device.controller.conditions import conditions as view
-from headtail_device.controller.forecast import Experience, Forecaster
+from headtail_device.controller.forecast import Forecaster
+from headtail_device.decision import Experience
 from headtail_device.placement import Observation
 from headtail_models.planner.option import EnergyModel
 
@@ -157,6 +158,24 @@ def test_how_many_frames_leave_early_is_learnt_too() -> None:
         expected = subject.forecast(eager, given(), 0.0)
         subject.learn(eager, expected, Experience(device_s=0.02, total_s=0.02, exited=True), 0.0)
     assert subject.forecast(eager, given(), 0.0).sent_bytes < 1_000
+
+
+def test_what_was_given_up_at_once_says_nothing_of_how_long_it_takes() -> None:
+    subject = forecaster()
+    before = subject.forecast(SPLIT, given(), 0.0)
+    follow(subject, Experience(device_s=0.0, total_s=0.01, answered=False), 5)
+    follow(subject, Experience(device_s=0.0, total_s=9.0, answered=False, fault=True), 5)
+    assert subject.forecast(SPLIT, given(), 0.0) == before
+
+
+def test_what_the_edge_still_has_of_this_device_comes_on_top() -> None:
+    plain = forecaster().forecast(SPLIT, given(), 0.0)
+    busy = view(seen(), heard_s=0.0, backlog_s=0.0, edge_busy_s=0.5)
+    waiting = forecaster().forecast(SPLIT, busy, 0.0)
+    # The request is 0.135 s on its way to it.
+    assert waiting.queue_s == pytest.approx(0.5 - 0.135)
+    assert waiting.latency_s == pytest.approx(plain.latency_s + 0.365)
+    assert forecaster().forecast(LOCAL, busy, 0.0).latency_s == pytest.approx(0.4)
 
 
 def test_nothing_is_learnt_of_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlled_world import LOCAL, OPTIONS, PICTURE, SPLIT, seen
+from controlled_world import LOCAL, OPTIONS, PICTURE, SPLIT, option_of, seen
 from headtail_device.controller import Caution, Controller, Goal, Option
 from headtail_device.placement import Local
 
@@ -25,7 +25,8 @@ def chosen(
     observation = seen(
         rate_bytes_s=rate_bytes_s, rtt_s=rtt_s, remaining_s=remaining_s, edge_ready=edge_ready
     )
-    return Controller(options, goal=goal, caution=NEVER).decide(observation, 0.0).option
+    controller = Controller(options, goal=goal, caution=NEVER)
+    return option_of(controller, controller.place(observation))
 
 
 def test_lowest_latency_follows_the_link() -> None:
@@ -119,7 +120,8 @@ def test_the_worse_the_link_the_more_eager_the_exits(
 
 def test_thresholds_stay_within_the_accuracy_floor_and_the_cost_is_shown() -> None:
     goal = Goal(max_drop=0.01, seconds_a_point=0.001)
-    decision = Controller((*POINTS, LOCAL), goal=goal).decide(seen(rate_bytes_s=2e5), 0.0)
+    decision = Controller((*POINTS, LOCAL), goal=goal).place(seen(rate_bytes_s=2e5))
+    assert decision.forecast is not None
     assert (decision.exit_point, decision.forecast.drop) == ("even", 0.008)
     fine = Controller((*POINTS, LOCAL), goal=Goal(seconds_a_point=1.0))
-    assert fine.decide(seen(rate_bytes_s=1e8), 0.0).exit_point == "off"
+    assert fine.place(seen(rate_bytes_s=1e8)).exit_point == "off"

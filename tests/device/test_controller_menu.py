@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as with_
 
-from headtail_device.controller import StageCosts, WayCost, measure, menu, way_name, ways
+from headtail_device.controller import (
+    Option,
+    StageCosts,
+    WayCost,
+    measure,
+    menu,
+    pictures_of,
+    undominated,
+    ways,
+)
 from headtail_device.head import Encoded
-from headtail_device.placement import Local, Offload, Remote, Split
+from headtail_device.placement import Local, Offload, Remote, Split, way_name
 from headtail_fabric.clock import FakeClock
 from headtail_models.bundle.manifest import (
     ClassifyTask,
@@ -17,11 +26,13 @@ from headtail_models.bundle.manifest import (
     Filter,
     Manifest,
     Measured,
+    MeasuredPicture,
     OperatingPoint,
     Preprocess,
     StageEntry,
     TensorSpec,
 )
+from headtail_models.head_chain import GateSettings
 from headtail_models.task import Answer, ClassifyAnswer, Geometry, Picture
 
 JPEG = Offload(codec="jpeg", quality=90)
@@ -99,6 +110,16 @@ COSTS = StageCosts(
 )
 
 
+def offered(
+    pictures: dict[Offload, float] | None = None,
+    *,
+    costs: StageCosts = COSTS,
+    gates: GateSettings | None = None,
+) -> tuple[Option, ...]:
+    known = pictures or {}
+    return menu(MANIFEST, costs, ways(MANIFEST, known), known, gates=gates)
+
+
 def test_ways_have_their_names() -> None:
     assert way_name(Local(degraded=True)) == "local"
     assert way_name(EARLY) == "early q4+zstd"
@@ -115,7 +136,7 @@ def test_what_is_known_to_be_accurate_is_offered_best_packed() -> None:
 
 
 def test_an_option_a_way_with_what_it_costs_here() -> None:
-    options = {option.name: option for option in menu(MANIFEST, COSTS, {JPEG: 0.003})}
+    options = {option.name: option for option in offered({JPEG: 0.003})}
     assert options["local"].device_s == pytest.approx(0.4)
     assert options["local"].device_macs == 400
     early = options["early q4+zstd"]
@@ -132,12 +153,12 @@ def test_an_option_a_way_with_what_it_costs_here() -> None:
 
 def test_an_edge_is_at_least_as_fast_as_the_device() -> None:
     fast = StageCosts(ways={**COSTS.ways, "local": WayCost(compute_s=1e-9)})
-    options = {option.name: option for option in menu(MANIFEST, fast)}
+    options = {option.name: option for option in offered(costs=fast)}
     assert options["early q4+zstd"].server_s == pytest.approx(0.75e-9)
 
 
 def test_exits_give_an_option_a_point() -> None:
-    options = {option.point: option for option in menu(MANIFEST, COSTS) if option.point}
+    options = {option.point: option for option in offered() if option.point}
     assert list(options) == ["eager", "careful", "off"]
     eager, off = options["eager"], options["off"]
     assert eager.coverage == pytest.approx(0.7 + 0.1)
@@ -149,6 +170,33 @@ def test_exits_give_an_option_a_point() -> None:
     assert off.drop == pytest.approx(0.01)
     assert off.gates_macs == 20
     assert eager.name == "gated q8 @eager"
+
+
+def test_what_the_operator_turned_off_is_not_reckoned_with() -> None:
+    plain = offered(gates=GateSettings(filter=False, exit_point="off"))
+    (off,) = (option for option in plain if option.point)
+    assert (off.point, off.coverage, off.gates_macs) == ("off", 0.0, 0)
+    (careful,) = (
+        option for option in offered(gates=GateSettings(exit_point="careful")) if option.point
+    )
+    assert careful.coverage == pytest.approx(0.3 + 0.1)
+
+
+def test_the_bundle_may_know_what_a_picture_costs() -> None:
+    knows = MeasuredPicture(codec="jpeg", quality=90, value=0.9, drop=0.004, mean_bytes=2e3)
+    assert pictures_of(with_(MANIFEST, pictures=(knows,))) == {JPEG: 0.004}
+    assert pictures_of(MANIFEST) == {}
+
+
+def test_what_another_way_beats_in_everything_is_left_out() -> None:
+    local, *remote = offered({JPEG: 0.003})
+    early = next(option for option in remote if option.way == "early q4+zstd")
+    worse = replace(
+        early, placement=Split(cut="worse", codec="q8"), payload_bytes=600.0, device_s=0.2
+    )
+    lighter = replace(worse, placement=Split(cut="lighter", codec="q8"), payload_bytes=400.0)
+    kept = undominated([worse, local, early, lighter])
+    assert set(kept) == {local, early, lighter}
 
 
 def test_a_slower_device_takes_longer_and_sends_the_same() -> None:
@@ -216,6 +264,6 @@ def test_there_must_be_something_to_measure_on() -> None:
 
 def test_a_bundle_without_cuts_is_local() -> None:
     bare = with_(MANIFEST, cuts=())
-    options = menu(bare, COSTS)
+    options = menu(bare, COSTS, ways(bare), {})
     assert [option.name for option in options] == ["local"]
     assert replace(options[0], device_s=1.0) != options[0]

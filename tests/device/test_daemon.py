@@ -9,24 +9,25 @@ import numpy as np
 import pytest
 
 from device_doubles import EchoPort, ScriptedCapture, damage, tiny_bundle, write_video
-from headtail_device import daemon
-from headtail_device.config import DeviceConfig, Pace
+from headtail_device.config import DeviceConfig
 from headtail_device.daemon import run_device
 from headtail_device.ledger import Outcome
 from headtail_device.loop import EdgeRequiredError
 from headtail_device.opening import Connect
 from headtail_device.sink import SinkError
+from headtail_device.source import SourceOpener
 from headtail_device.source.camera import CameraSource
 from headtail_device.source.errors import EmptySourceError, NoSuchSourceError
 from headtail_device.spool import FolderDisk
 from headtail_device.spool.errors import SpoolInUseError
 from headtail_device.summary import Progress, RunSummary
 from headtail_fabric import config
-from headtail_fabric.clock import Clock
+from headtail_fabric.clock import Clock, MonotonicClock
 from headtail_fabric.peer.ports import ClientPort
 from headtail_fabric.wire import DType, TensorInfo
-from headtail_models.audio.log_mel import LogMel
 from headtail_models.bundle import open_bundle
+from headtail_models.bundle.errors import NoClassThresholdsError
+from headtail_models.bundle.manifest import Preparation
 from headtail_models.bundle.specimen import write_specimen
 
 REPLY = TensorInfo(name="logits", dtype=DType.FLOAT32, shape=(2,), codec="raw")
@@ -174,6 +175,13 @@ def test_gates_are_heeded_as_configured(
     )
 
 
+def test_a_policy_that_the_bundle_is_not_calibrated_for_is_an_error_at_the_start(
+    gated: Path, greys: Path
+) -> None:
+    with pytest.raises(NoClassThresholdsError):
+        run(device(gated, greys, gates__exit_policy="guided"))
+
+
 def test_what_the_gates_save_is_counted(gated: Path, greys: Path) -> None:
     cut = open_bundle(gated).cut("code")
     presence, guess = cut.gates
@@ -259,15 +267,13 @@ def test_pictures_that_cannot_be_read_are_no_error_of_the_run(bundle: Path, tmp_
 def test_a_camera_that_is_unplugged_is_a_fault_of_the_run(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plug_in(
-        spec: str, *, pace: Pace, deadline_s: float, clock: Clock, front: LogMel | None
-    ) -> CameraSource:
+    def plug_in(opener: SourceOpener, spec: str, takes: Preparation) -> CameraSource:
         capture = ScriptedCapture([True])
         return CameraSource(
-            int(spec), deadline_s=deadline_s, clock=clock, open_capture=lambda _: capture
+            int(spec), deadline_s=1.0, clock=MonotonicClock(), open_capture=lambda _: capture
         )
 
-    monkeypatch.setattr(daemon, "open_source", plug_in)
+    monkeypatch.setattr(SourceOpener, "open", plug_in)
     summary = run(device(bundle, "0"))
     assert summary.frames == summary.totals[Outcome.EDGE] == 1
     assert [fault.message for fault in summary.faults] == ["camera 0 gives no more pictures"]

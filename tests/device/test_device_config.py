@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from headtail_device.config import DeviceConfig
+from headtail_device.placement_config import MODES
 from headtail_fabric import config, config_example
 from headtail_fabric.errors import ConfigError
 
@@ -67,6 +68,10 @@ def test_a_file_with_every_table(tmp_path: Path) -> None:
         ({"edge__max_in_flight": 0}, "max_in_flight"),
         ({"late": "never"}, "expected one of"),
         ({"every": 0}, "every"),
+        ({"mode": "auto", "edge__endpoint": ""}, r"mode is auto, but edge\.endpoint"),
+        ({"controller__max_drop": -0.1}, "max_drop"),
+        ({"controller__pictures": ["jpeg"]}, "pictures"),
+        ({"controller__pictures": ["png:90:0.1"]}, "pictures"),
         ({"spool__share": 0.0}, r"spool\.share"),
         ({"spool__folder": Path("s"), "mode": "local"}, "nothing would be sent"),
         ({"metrics_port": 70_000}, "metrics_port"),
@@ -76,6 +81,29 @@ def test_a_file_with_every_table(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(flags: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(**flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "goal"),
+    [
+        ({}, None),
+        ({"mode": "local"}, None),
+        ({"mode": "auto"}, "lowest-latency"),
+        ({"mode": "auto", "controller__goal": "deadline"}, "deadline"),
+        ({"mode": "lowest-bytes", "controller__goal": "deadline"}, "lowest-bytes"),
+        ({"mode": "fixed"}, "fixed"),
+    ],
+)
+def test_a_mode_is_an_aim_or_leaves_nothing_to_choose(
+    flags: dict[str, object], goal: str | None
+) -> None:
+    device = load(**flags)
+    assert device.goal == goal
+    assert device.has_edge is (device.mode != "local")
+
+
+def test_every_mode_can_be_asked_for() -> None:
+    assert [load(mode=mode).mode for mode in MODES] == list(MODES)
 
 
 def test_a_device_that_stays_local_needs_no_edge() -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from device_doubles import DIGEST, tiny_bundle
-from headtail_device import opening
+from headtail_device import edges
 from headtail_device.config import DeviceConfig
+from headtail_device.edges import connect_edge
 from headtail_device.no_edge import NoEdge
-from headtail_device.opening import connect_edge, open_trusted, pack
+from headtail_device.opening import open_trusted, pack
 from headtail_fabric import config, keys
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.keys import BadKeyError, KeyMissingError, KeyPair
@@ -37,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         made.append({"endpoint": endpoint, **how})
         return NoEdge()
 
-    monkeypatch.setattr(opening, "ZmqClient", client)
+    monkeypatch.setattr(edges, "ZmqClient", client)
     return made
 
 
@@ -58,6 +59,7 @@ def test_without_keys_the_connection_is_plain(calls: list[dict[str, object]]) ->
             "can_push": True,
             "keys": None,
             "server_key": None,
+            "sealer": None,
             "clock": CLOCK,
         }
     ]

@@ -89,15 +89,15 @@ def test_the_costs_are_measured(bundle: Bundle) -> None:
 
 
 def test_warming_up_opens_what_is_needed(head: HeadRunner) -> None:
-    head.warm_up(way=Split(cut="middle", codec="q8"), whole=False)
+    head.warm_up(ways=[Split(cut="middle", codec="q8")], whole=False)
     assert repr(head) == "<HeadRunner tiny-1.0 opened=['middle']>"
-    head.warm_up(way=None, whole=True)
+    head.warm_up(ways=[], whole=True)
     assert repr(head) == "<HeadRunner tiny-1.0 opened=['middle', 'full']>"
 
 
 def test_a_cut_that_is_not_there_says_which_are(head: HeadRunner) -> None:
     with pytest.raises(UnknownCutError, match="middle"):
-        head.warm_up(way=Split(cut="nosuch", codec="raw"), whole=False)
+        head.warm_up(ways=[Split(cut="nosuch", codec="raw")], whole=False)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_warming_up_runs_what_lies_behind_the_gates(
 
     monkeypatch.setattr(Bundle, "open_stage", noted)
     head = runner(gated)
-    head.warm_up(way=CODE, whole=False)
+    head.warm_up(ways=[CODE], whole=False)
     assert opened[-1] == "head-code.onnx"
     before = len(opened)
     for brightness in (5, 64, 200):

@@ -11,7 +11,7 @@ from device_doubles import BY_DEVICE, Bench, EchoPort, frame
 from headtail_device.inbox import Inbox, SourceEnded
 from headtail_device.ledger import Outcome
 from headtail_device.loop import EdgeRequiredError, Loop, capture, listen
-from headtail_device.placement import LocalPolicy
+from headtail_device.policy import LocalPolicy
 from headtail_device.source import Captured, Frame
 from headtail_device.source.errors import CameraError
 from headtail_fabric.errors import LocalError

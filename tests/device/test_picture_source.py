@@ -51,7 +51,7 @@ def test_what_cannot_be_read_is_told_in_its_place(
         items = list(source)
     assert isinstance(items[0], Frame)
     reasons = [item.reason for item in items[1:] if isinstance(item, Unreadable)]
-    assert reasons[:2] == ["the file is not a picture that can be decoded"] * 2
+    assert reasons[:2] == ["not a picture that can be decoded"] * 2
     assert reasons[2] in ("Is a directory", "the file is larger than 2999 bytes")
     assert reasons[3] == "the file is larger than 2999 bytes"
 

@@ -3,24 +3,21 @@
 import logging
 from typing import get_args
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device_doubles import BY_DEVICE, BY_EDGE, DIGEST, Bench, frame
 from headtail_device.config import Late
-from headtail_device.head import Ended
 from headtail_device.ledger import Outcome
-from headtail_device.placement import LocalPolicy
-from headtail_device.record import Cost, FrameRecord
+from headtail_device.policy import LocalPolicy
+from headtail_device.record import FrameRecord
 from headtail_device.source import Dropped, Unreadable
 from headtail_fabric.codec import CodecError
 from headtail_fabric.errors import HeadtailError, ResourceError
 from headtail_fabric.peer.events import Answered, Disconnected
 from headtail_fabric.wire import DType, ErrorCode, Hints, TensorInfo, Timings
-from headtail_models.bundle.manifest import Filter, StageEntry
-from headtail_models.head_chain import Verdict
+from runner_acts import ACTIONS, act, ended
 
 
 def connected(bench: Bench) -> Bench:
@@ -355,18 +352,6 @@ def test_an_edge_that_is_gone_for_good_is_not_waited_for() -> None:
     assert bench.runner.wants_frame
 
 
-def ended(outcome: Outcome) -> Ended:
-    entry = StageEntry(file="f", inputs=(), outputs=(), macs=3)
-    gate = Filter(name="presence", branch=entry, threshold=0.5, recall=0.9)
-    verdict = Verdict(gate=gate, confidence=0.25, ends=True, shares=np.array([0.75, 0.25]))
-    return Ended(
-        outcome=outcome,
-        answer=BY_DEVICE,
-        verdicts=(verdict,),
-        cost=Cost(seconds=0.01, macs=3),
-    )
-
-
 @pytest.mark.parametrize("outcome", [Outcome.EXIT, Outcome.FILTERED])
 def test_a_frame_that_a_gate_ended_is_not_sent(outcome: Outcome) -> None:
     bench = connected(Bench())
@@ -423,13 +408,6 @@ def test_what_was_computed_is_counted_the_vain_head_included() -> None:
     assert [finished.record.macs for finished in bench.finished] == [10, 1010]
 
 
-ACTIONS = (
-    "feed", "feed", "feed", "respond", "respond", "respond last", "fail", "refuse", "unknown",
-    "cut", "heal", "restart", "short wait", "long wait", "work", "unreadable", "dropped",
-    "head fails", "all fails", "exit", "filter",
-)  # fmt: skip
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(ACTIONS), max_size=60), st.sampled_from(get_args(Late)))
 def test_every_frame_leaves_once_whatever_happens(actions: list[str], late: Late) -> None:
@@ -446,51 +424,3 @@ def test_every_frame_leaves_once_whatever_happens(actions: list[str], late: Late
     assert bench.runner.idle
     assert (totals.open, sum(totals.outcomes.values())) == (0, index)
     assert [finished.record.index for finished in bench.finished] == list(range(index))
-
-
-def act(bench: Bench, action: str, index: int) -> int:
-    """Returns how many frames were accepted."""
-    bench.head.encode_error = bench.head.whole_error = bench.head.ended = None
-    match action:
-        case "unreadable":
-            bench.runner.on_item(Unreadable(index=index, origin="test", reason="broken"))
-            return 1
-        case "dropped":
-            bench.runner.on_item(Dropped(index=index, origin="test"))
-            return 1
-        case "feed" | "head fails" | "all fails" | "exit" | "filter":
-            if not bench.runner.wants_frame:
-                return 0
-            if action in ("exit", "filter"):
-                bench.head.ended = ended(Outcome.EXIT if action == "exit" else Outcome.FILTERED)
-            elif action != "feed":
-                bench.head.encode_error = ResourceError("no memory")
-            bench.feed(index)
-            if action == "all fails":
-                bench.head.whole_error = ResourceError("no memory")
-                bench.work_off()
-            return 1
-        case "respond" if bench.arrived:
-            bench.respond()
-        case "respond last" if bench.arrived:
-            bench.arrived.reverse()
-            bench.respond()
-        case "fail" if bench.arrived:
-            bench.fail(ErrorCode.INTERNAL)
-        case "unknown" if bench.arrived:
-            bench.fail(ErrorCode.UNKNOWN_BUNDLE)
-        case "refuse" if bench.arrived:
-            bench.refuse(retry_after_s=0.3)
-        case "cut":
-            bench.link.cut()
-        case "heal":
-            bench.link.heal()
-        case "restart":
-            bench.restart_server()
-        case "short wait":
-            bench.pass_time(0.05)
-        case "long wait":
-            bench.pass_time(1.5)
-        case "work" if bench.runner.has_work:
-            bench.runner.work()
-    return 0

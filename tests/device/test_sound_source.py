@@ -10,14 +10,14 @@ import pytest
 from headtail_device.config import DeviceConfig
 from headtail_device.daemon import run_device
 from headtail_device.ledger import Outcome
-from headtail_device.opening import NotForSoundsError
-from headtail_device.source import Frame, open_source
-from headtail_device.source.opening import WrongKindError
+from headtail_device.opening import NotPicturesError
+from headtail_device.source import Frame, SourceOpener
 from headtail_device.source.sound import SoundFileSource
 from headtail_fabric import config
 from headtail_fabric.clock import FakeClock
 from headtail_models.audio.errors import NotWavError
 from headtail_models.audio.log_mel import LogMel
+from headtail_models.bundle.manifest import LogMel as LogMelWay
 from tiny_sound import RATE, tiny_sound_bundle, write_sound
 
 FRONT = LogMel()
@@ -80,18 +80,14 @@ def test_it_ends_when_it_is_closed(tmp_path: Path) -> None:
     assert len(seen) == 1
 
 
-def test_sounds_go_to_bundles_that_hear_and_nothing_else_does(tmp_path: Path) -> None:
+def test_sounds_go_to_bundles_that_hear(tmp_path: Path) -> None:
     path = write_sound(tmp_path / "a.WAV", noise(RATE))
-    clock = FakeClock()
-    source = open_source(str(path), pace="fast", deadline_s=1.0, clock=clock, front=FRONT)
+    opener = SourceOpener(pace="fast", deadline_s=1.0, clock=FakeClock())
+    source = opener.open(str(path), LogMelWay())
     assert (source.name, source.live) == ("a.WAV", False)
-    with pytest.raises(WrongKindError):
-        open_source(str(path), pace="fast", deadline_s=1.0, clock=clock)
-    with pytest.raises(WrongKindError):
-        open_source("0", pace="fast", deadline_s=1.0, clock=clock, front=FRONT)
     (tmp_path / "b.wav").write_text("no sound")
     with pytest.raises(NotWavError):
-        open_source(str(tmp_path / "b.wav"), pace="fast", deadline_s=1.0, clock=clock, front=FRONT)
+        opener.open(str(tmp_path / "b.wav"), LogMelWay())
 
 
 def test_a_device_hears(tmp_path: Path) -> None:
@@ -115,5 +111,5 @@ def test_a_device_hears(tmp_path: Path) -> None:
 def test_what_is_for_pictures_is_refused(tmp_path: Path, flag: dict[str, object]) -> None:
     bundle = tiny_sound_bundle(tmp_path)
     flags = {"bundle": str(bundle), "source": "a.wav", "mode": "local", **flag}
-    with pytest.raises(NotForSoundsError):
+    with pytest.raises(NotPicturesError):
         run_device(config.load(DeviceConfig, None, flags), stop=threading.Event())

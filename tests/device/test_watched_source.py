@@ -8,11 +8,12 @@ import cv2
 import numpy as np
 import pytest
 
-from headtail_device.source import Frame, open_source
+from headtail_device.source import Frame, SourceOpener
 from headtail_device.source.errors import NoSuchSourceError, SourceError
 from headtail_device.source.watched import WatchedFolderSource
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.errors import ConfigError
+from headtail_models.bundle.manifest import Preprocess
 
 
 def put(folder: Path, name: str, *, at_s: int = 1) -> Path:
@@ -93,8 +94,9 @@ def test_a_folder_that_goes_away_breaks_the_source(tmp_path: Path) -> None:
 
 
 def test_it_is_asked_for_by_name(tmp_path: Path) -> None:
-    clock = FakeClock()
-    source = open_source(f"watch:{tmp_path}", pace="fast", deadline_s=1.0, clock=clock)
+    clock, sees = FakeClock(), Preprocess(kind="letterbox", width=8, height=8)
+    opener = SourceOpener(pace="fast", deadline_s=1.0, clock=clock)
+    source = opener.open(f"watch:{tmp_path}", sees)
     assert (source.name, source.live, source.rate_hz, source.frame_count) == (
         tmp_path.name,
         False,
@@ -102,6 +104,6 @@ def test_it_is_asked_for_by_name(tmp_path: Path) -> None:
         None,
     )
     with pytest.raises(NoSuchSourceError, match="is no folder to watch"):
-        open_source(f"watch:{__file__}", pace="fast", deadline_s=1.0, clock=clock)
+        opener.open(f"watch:{__file__}", sees)
     with pytest.raises(ConfigError, match="pictures have no frame rate"):
-        open_source(f"watch:{tmp_path}", pace="realtime", deadline_s=1.0, clock=clock)
+        SourceOpener(pace="realtime", deadline_s=1.0, clock=clock).open(f"watch:{tmp_path}", sees)

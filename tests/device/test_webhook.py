@@ -1,7 +1,7 @@
-"""Lines to a web server: what waits, what is tried again, what is given up."""
+"""Lines to another program: what waits, what is tried again, what is given up."""
 
-import http.client
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -9,10 +9,11 @@ import pytest
 from headtail_device.delivery import Finished
 from headtail_device.ledger import Outcome
 from headtail_device.record import FrameRecord
-from headtail_device.sink import SinkError, WebhookSink
+from headtail_device.sink import RemoteSink, SinkError
+from headtail_device.sink.http_post import BadWebhookError, HttpPost
 from headtail_device.sink.line import FrameLines
 from headtail_device.sink.outbox import Outbox
-from headtail_device.sink.post import BadWebhookError, HttpPost, Reply
+from headtail_device.sink.remote import NotCarriedError, Refusal
 from headtail_fabric.clock import FakeClock
 
 
@@ -73,20 +74,20 @@ class TestOutbox:
         assert box.lost == 1
 
 
-class ScriptedPost:
-    """Answers by script, then with 200."""
+class ScriptedCarrier:
+    """Answers by script, then takes everything."""
 
     name = "http://test"
 
-    def __init__(self, *script: Reply | Exception) -> None:
+    def __init__(self, *script: Refusal | NotCarriedError) -> None:
         self._script = list(script)
-        self.bodies: list[bytes] = []
+        self.carried: list[bytes] = []
         self.closed = False
 
-    def __call__(self, body: bytes) -> Reply:
-        self.bodies.append(body)
-        said = self._script.pop(0) if self._script else Reply(status=200)
-        if isinstance(said, Exception):
+    def carry(self, lines: Sequence[bytes]) -> Refusal | None:
+        self.carried += lines
+        said = self._script.pop(0) if self._script else None
+        if isinstance(said, NotCarriedError):
             raise said
         return said
 
@@ -94,9 +95,9 @@ class ScriptedPost:
         self.closed = True
 
 
-def sink(post: ScriptedPost, *, drain_s: float = 5.0) -> WebhookSink:
+def sink(carrier: ScriptedCarrier, *, drain_s: float = 5.0) -> RemoteSink:
     lines = FrameLines(started_at=0.0, started=datetime(2026, 1, 1, tzinfo=UTC))
-    return WebhookSink(post, lines=lines, clock=FakeClock(), limit=100, drain_s=drain_s)
+    return RemoteSink(carrier, lines=lines, clock=FakeClock(), limit=100, drain_s=drain_s)
 
 
 def finished(index: int) -> Finished:
@@ -104,45 +105,43 @@ def finished(index: int) -> Finished:
     return Finished(record=record, picture=None)
 
 
-def test_every_line_is_posted_before_the_end() -> None:
-    post = ScriptedPost()
-    hook = sink(post)
+def test_every_line_is_carried_before_the_end() -> None:
+    carrier = ScriptedCarrier()
+    hook = sink(carrier)
     for index in range(5):
         hook.write(finished(index))
     hook.close()
-    posted = [json.loads(line) for line in b"".join(post.bodies).splitlines()]
-    assert [line["frame"] for line in posted] == list(range(5))
-    assert post.closed
+    assert [json.loads(line)["frame"] for line in carrier.carried] == list(range(5))
+    assert carrier.closed
     assert hook.path == "http://test"
 
 
 @pytest.mark.parametrize(
     "trouble",
     [
-        Reply(status=503),
-        Reply(status=429, retry_after_s=2.0),
-        OSError("no"),
-        http.client.BadStatusLine("?"),
+        Refusal(reason="status 503", temporary=True),
+        Refusal(reason="status 429", temporary=True, retry_after_s=2.0),
+        NotCarriedError("no"),
     ],
 )
 def test_at_the_end_what_was_not_taken_is_told(
-    trouble: Reply | Exception, caplog: pytest.LogCaptureFixture
+    trouble: Refusal | NotCarriedError, caplog: pytest.LogCaptureFixture
 ) -> None:
-    post = ScriptedPost(*[trouble] * 10)
-    hook = sink(post, drain_s=0.5)  # no second try, which would wait for a second
+    carrier = ScriptedCarrier(*[trouble] * 10)
+    hook = sink(carrier, drain_s=0.5)  # no second try, which would wait for a second
     hook.write(finished(0))
     with pytest.raises(SinkError, match="1 of 1 lines were not taken"):
         hook.close()
-    assert "the webhook fails" in caplog.text
+    assert "lines wait" in caplog.text
 
 
 def test_what_is_refused_for_good_is_not_tried_again() -> None:
-    post = ScriptedPost(Reply(status=400))
-    hook = sink(post)
+    carrier = ScriptedCarrier(Refusal(reason="status 400", temporary=False))
+    hook = sink(carrier)
     hook.write(finished(0))
     with pytest.raises(SinkError, match="were not taken"):
         hook.close()
-    assert len(post.bodies) == 1
+    assert len(carrier.carried) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headtail_device.controller import Controller, Decision, Finished, Option
+from headtail_device.controller import Controller, Option
+from headtail_device.decision import Decision, Experience
 from headtail_device.placement import Local, Observation, Offload, Split
 from headtail_fabric.link import LinkEstimate
 from headtail_fabric.wire import Hints
@@ -32,22 +33,31 @@ def seen(
     rate_bytes_s: float | None = 1e6,
     rtt_s: float | None = 0.03,
     remaining_s: float = 10.0,
+    now: float = 0.0,
     edge_ready: bool = True,
     in_flight: int = 0,
+    oldest_s: float = 0.0,
     retry_in_s: float = 0.0,
     queue_ms: int = 0,
     loss: float | None = None,
 ) -> Observation:
     """What a runner would show."""
     return Observation(
+        now=now,
         edge_ready=edge_ready,
         free_window=4,
         in_flight=in_flight,
+        oldest_s=oldest_s,
         retry_in_s=retry_in_s,
         remaining_s=remaining_s,
         hints=Hints(queue_ms=queue_ms),
         link=LinkEstimate(rtt_s=rtt_s, goodput_bytes_s=rate_bytes_s, loss=loss),
     )
+
+
+def option_of(controller: Controller, decision: Decision) -> Option:
+    """What was decided for."""
+    return next(one for one in controller.options if one.name == decision.option)
 
 
 @dataclass(kw_only=True)
@@ -74,23 +84,28 @@ class World:
         return self.decisions[first:]
 
     def _frame(self, controller: Controller) -> None:
-        view = seen(rate_bytes_s=self._known, rtt_s=self.rtt_s, remaining_s=self.deadline_s)
-        decision = controller.decide(view, self.now)
-        was = self._outcome(decision.option)
+        view = seen(
+            now=self.now,
+            rate_bytes_s=self._known,
+            rtt_s=self.rtt_s,
+            remaining_s=self.deadline_s,
+        )
+        decision = controller.place(view)
+        was = self._outcome(option_of(controller, decision))
         controller.finished(decision, was, self.now + was.total_s)
         self.latencies_s.append(was.total_s)
         self.decisions.append(decision)
         self.now += max(was.total_s, self.period_s)
 
-    def _outcome(self, option: Option) -> Finished:
+    def _outcome(self, option: Option) -> Experience:
         device_s = (option.gates_s + option.device_s) * self.slower
         if not option.needs_edge:
-            return Finished(device_s=device_s, total_s=device_s)
+            return Experience(device_s=device_s, total_s=device_s)
         rate = self.rate_bytes_s(self.now)
         wire_s = self.rtt_s + option.payload_bytes / rate
         server_s = option.server_s * self.edge_slower
         self._known = rate
-        return Finished(
+        return Experience(
             device_s=device_s,
             total_s=device_s + wire_s + server_s,
             payload_bytes=round(option.payload_bytes),

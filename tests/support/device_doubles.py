@@ -14,7 +14,8 @@ from headtail_device.delivery import Checkout, Finished
 from headtail_device.early import EarlyAnswer
 from headtail_device.head import Encoded, Ended
 from headtail_device.ledger import Ledger, Outcome
-from headtail_device.placement import FixedPolicy, Policy, Remote, Split
+from headtail_device.placement import Remote, Split
+from headtail_device.policy import FixedPolicy, Policy
 from headtail_device.runner import Runner, RunnerSettings
 from headtail_device.source.frame import Frame
 from headtail_device.spool import Spooler
@@ -23,6 +24,7 @@ from headtail_fabric.codec.base import Array
 from headtail_fabric.errors import HeadtailError
 from headtail_fabric.link import LinkEstimate
 from headtail_fabric.peer.events import (
+    Alternative,
     Answered,
     ClientEvent,
     Connected,
@@ -116,8 +118,10 @@ class FakeHead:
         self.during_encode: Callable[[], object] = lambda: None
         self.ended: Ended | None = None
         self.verdicts: tuple[Verdict, ...] = ()
+        self.points: list[str] = []
 
-    def run(self, data: Data, way: Remote) -> Encoded | Ended:
+    def run(self, data: Data, way: Remote, exit_point: str = "") -> Encoded | Ended:
+        self.points.append(exit_point)
         encoded = self.encode(data, way)
         return encoded if self.ended is None else self.ended
 
@@ -166,6 +170,7 @@ class Bench:
         packed: Callable[[], bytes] | None = None,
         serves: Sequence[bytes] = (DIGEST,),
         spool: Callable[["Bench"], Spooler] | None = None,
+        hedge: bool = False,
     ) -> None:
         self.clock = FakeClock(100.0)
         self.link = MemoryLink(self.clock)
@@ -184,7 +189,9 @@ class Bench:
             policy=policy or FixedPolicy(remote=WAY),
             checkout=self.checkout,
             clock=self.clock,
-            settings=RunnerSettings(late=late, max_in_flight=max_in_flight, patience_s=patience_s),
+            settings=RunnerSettings(
+                late=late, max_in_flight=max_in_flight, patience_s=patience_s, hedge=hedge
+            ),
             packed=packed,
             spooler=None if spool is None else spool(self),
         )
@@ -242,11 +249,16 @@ class Bench:
         self.server.fail(request.session, request.request.id, code, "no")
         self.pump()
 
-    def refuse(self, *, retry_after_s: float) -> None:
-        """The server is too busy for the oldest request it has, until its deadline."""
+    def refuse(self, *, retry_after_s: float, instead: Alternative | None = None) -> None:
+        """The server is too busy for the oldest request it has, until its deadline; or it would
+        rather have it another way."""
         request = self.arrived.pop(0)
         self.server.busy(
-            request.session, request.request.id, retry_after_s=retry_after_s, hints=Hints()
+            request.session,
+            request.request.id,
+            retry_after_s=retry_after_s,
+            hints=Hints(),
+            instead=instead,
         )
         self.pump()
 
@@ -324,6 +336,7 @@ class EchoPort:
         tensors: Sequence[TensorInfo],
         payloads: Frames,
         deadline_s: float,
+        trace: str = "",
     ) -> int:
         assert bundle == self._bundle
         request_id, self._next_id = self._next_id, self._next_id + 1

@@ -1,4 +1,4 @@
-"""A bundle that hears whether it is loud, and sounds for it."""
+"""A bundle that hears whether it is loud, and sounds for it; or that takes readings instead."""
 
 import struct
 from pathlib import Path
@@ -13,6 +13,8 @@ from headtail_models.bundle.manifest import (
     Cut,
     LogMel,
     Manifest,
+    Preparation,
+    Signal,
     StageEntry,
     TagTask,
     TensorSpec,
@@ -31,7 +33,12 @@ def write_sound(path: Path, samples: NDArray[np.float64], *, rate: int = RATE) -
     return path
 
 
-def tiny_sound_bundle(folder: Path) -> Path:
+def tiny_signal() -> Signal:
+    """Readings that fill what the tiny bundle takes."""
+    return Signal(rate_hz=100, window=96, hop=48, offset=(0.0,) * 64, scale=(1.0,) * 64)
+
+
+def tiny_sound_bundle(folder: Path, *, preprocess: Preparation | None = None) -> Path:
     """Tags `loud` or `quiet` by the mean of the spectra; `middle` is where it can be cut."""
     source = folder / "stages"
     source.mkdir()
@@ -70,7 +77,7 @@ def tiny_sound_bundle(folder: Path) -> Path:
         version="1.0",
         task=TagTask(output="logits"),
         labels=("loud", "quiet"),
-        preprocess=LogMel(patch_hop=PATCH_HOP),
+        preprocess=preprocess or LogMel(patch_hop=PATCH_HOP),
         full=stages["full.onnx"],
         cuts=(
             Cut(

@@ -10,9 +10,9 @@ import pytest
 from headtail_device.delivery import Finished
 from headtail_device.ledger import Outcome
 from headtail_device.record import FrameRecord
-from headtail_device.sink import WebhookSink
+from headtail_device.sink import RemoteSink
+from headtail_device.sink.http_post import HttpPost
 from headtail_device.sink.line import FrameLines
-from headtail_device.sink.post import HttpPost
 from headtail_fabric.clock import MonotonicClock
 
 pytestmark = pytest.mark.system
@@ -41,7 +41,7 @@ def test_lines_reach_a_server_that_fails_at_first() -> None:
         serving.start()
         post = HttpPost(f"http://127.0.0.1:{server.server_port}/frames?key=secret")
         lines = FrameLines(started_at=0.0, started=datetime.now(UTC))
-        hook = WebhookSink(post, lines=lines, clock=MonotonicClock(), limit=10, drain_s=30.0)
+        hook = RemoteSink(post, lines=lines, clock=MonotonicClock(), limit=10, drain_s=30.0)
         for index in range(3):
             record = FrameRecord(index=index, origin="test", outcome=Outcome.DROPPED)
             hook.write(Finished(record=record, picture=None))

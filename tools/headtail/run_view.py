@@ -101,6 +101,7 @@ def summary_table(summary: RunSummary) -> Table:
         if kept is not None and kept.count:
             table.add_row(f"  {label}", f"{kept.p50:.1f} / {kept.p95:.1f} / {kept.p99:.1f}")
     table.add_section()
+    _add_placements(table, summary)
     table.add_row("multiply-adds a frame, here", f"{summary.macs_per_frame:,.0f}", style="bold")
     table.add_section()
     table.add_row("bytes a frame", "", style="bold")
@@ -116,6 +117,7 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
         "source": summary.source,
         "bundle": summary.bundle,
         "edge": summary.edge,
+        "goal": summary.goal,
         "cut": summary.cut,
         "codec": summary.codec,
         "frames": summary.frames,
@@ -129,6 +131,20 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
             for part, kept in summary.latency_ms.items()
         },
         "bytes_per_frame": dict(_bytes(summary)),
+        "placements": [
+            {
+                "way": placed.option,
+                "frames": placed.frames,
+                "answered": placed.answered,
+                "forecast_ms": placed.forecast_s * 1000,
+                "observed_ms": placed.observed_s * 1000,
+                "error_ms": placed.error_s * 1000,
+                "drop": placed.drop,
+            }
+            for placed in summary.placements
+        ],
+        "placed_drop": summary.placed_drop,
+        "hedges": {"started": summary.hedges.started, "won": summary.hedges.won},
         "retries": summary.traffic.retries,
         "outputs": list(summary.outputs),
         "faults": [fault.message for fault in summary.faults],
@@ -137,7 +153,25 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
 
 def _title(summary: RunSummary) -> str:
     way = f"cut {summary.cut}, codec {summary.codec}" if summary.cut else "all on the device"
+    if summary.goal:
+        way = f"placed frame by frame, {summary.goal}"
     return f"{summary.source}: {summary.bundle}, {way}"
+
+
+def _add_placements(table: Table, summary: RunSummary) -> None:
+    if not summary.placements:
+        return
+    table.add_row("placed, frames", "ms forecast / observed / error", style="bold")
+    for placed in summary.placements:
+        label = f"  {escape(placed.option)}, {placed.frames:,}"
+        means = (placed.forecast_s, placed.observed_s, placed.error_s)
+        told = " / ".join(f"{1000 * mean:.1f}" for mean in means)
+        table.add_row(label, told if placed.answered else "none answered so")
+    if summary.hedges.started:
+        table.add_row("  computed here as well", f"{summary.hedges.started:,}")
+        table.add_row("  and sooner than the edge", f"{summary.hedges.won:,}")
+    table.add_row("  accuracy that the choices cost", f"{summary.placed_drop or 0.0:.4f}")
+    table.add_section()
 
 
 def _bytes(summary: RunSummary) -> list[tuple[str, float | None]]:

@@ -9,44 +9,42 @@
     goal         what is wanted: latency, bytes, energy, a deadline
     steadiness   when to leave what works
     curiosity    when to try what is not known
+    penalties    what failed is left alone for a while
     controller   all of it, frame by frame
 
 No clock, thread, socket or chance in here: time is an argument.
 """
 
 from headtail_device.controller.conditions import SlotLink
-from headtail_device.controller.controller import (
-    Controller,
-    ControllerPolicy,
-    Decision,
-    Finished,
-    Reason,
+from headtail_device.controller.controller import Controller
+from headtail_device.controller.costs import (
+    StageCosts,
+    WayCost,
+    measure,
+    measure_remote,
+    measure_whole,
 )
-from headtail_device.controller.costs import StageCosts, WayCost, measure
 from headtail_device.controller.curiosity import Caution
-from headtail_device.controller.forecast import Forecast
 from headtail_device.controller.goal import Goal, Mode
-from headtail_device.controller.menu import menu, ways
-from headtail_device.controller.option import Option, way_name
+from headtail_device.controller.menu import menu, pictures_of, undominated, ways
+from headtail_device.controller.option import Option
 from headtail_device.controller.steadiness import Steadiness
 
 __all__ = [
     "Caution",
     "Controller",
-    "ControllerPolicy",
-    "Decision",
-    "Finished",
-    "Forecast",
     "Goal",
     "Mode",
     "Option",
-    "Reason",
     "SlotLink",
     "StageCosts",
     "Steadiness",
     "WayCost",
     "measure",
+    "measure_remote",
+    "measure_whole",
     "menu",
-    "way_name",
+    "pictures_of",
+    "undominated",
     "ways",
 ]

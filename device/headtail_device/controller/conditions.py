@@ -28,7 +28,9 @@ class SlotLink:
 class Conditions:
     """`rate_known` is False while `rate_bytes_s` is an assumption. `heard_s`: how long ago a
     request was last answered, which is the age of all that is known of the link's rate and of the
-    edge; infinity for never. `backlog_s`: until the link has sent what was given to it."""
+    edge; infinity for never. `queue_s`: waiting at the edge by its own account. Of this device's
+    requests under way, `backlog_s`: until the link has sent them, or for as long again as the first
+    of them is overdue; `edge_busy_s`: until the edge has served them."""
 
     edge_usable: bool
     remaining_s: float
@@ -38,6 +40,7 @@ class Conditions:
     rtt_variation_s: float
     queue_s: float
     backlog_s: float
+    edge_busy_s: float = 0.0
     heard_s: float
     slots: SlotLink | None = None
 
@@ -47,6 +50,7 @@ def conditions(
     *,
     heard_s: float,
     backlog_s: float,
+    edge_busy_s: float = 0.0,
     wire_s: float | None = None,
     slots: SlotLink | None = None,
 ) -> Conditions:
@@ -66,9 +70,8 @@ def conditions(
     queue_s = 0.0
     if seen.hints is not None:
         queue_s = seen.hints.queue_ms / 1000 * 2 ** (-heard_s / _HINT_HALF_LIFE_S)
-    usable = seen.edge_ready and seen.free_window > 0 and seen.retry_in_s <= 0
     return Conditions(
-        edge_usable=usable and seen.remaining_s > 0,
+        edge_usable=seen.edge_usable,
         remaining_s=seen.remaining_s,
         rate_bytes_s=rate_bytes_s,
         rate_known=known,
@@ -76,6 +79,7 @@ def conditions(
         rtt_variation_s=link.rtt_variation_s or 0.0,
         queue_s=queue_s,
         backlog_s=backlog_s,
+        edge_busy_s=edge_busy_s,
         heard_s=heard_s,
         slots=slots,
     )

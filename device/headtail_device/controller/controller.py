@@ -1,57 +1,21 @@
 """Where and how each frame is computed."""
 
-import enum
-from dataclasses import dataclass
-
 from headtail_device.controller.conditions import Conditions, SlotLink, conditions
 from headtail_device.controller.curiosity import Candidate, Caution, Curiosity
-from headtail_device.controller.forecast import Experience, Forecast, Forecaster
+from headtail_device.controller.forecast import Forecaster
 from headtail_device.controller.goal import Cost, Goal
 from headtail_device.controller.option import Option
+from headtail_device.controller.penalties import Penalties
 from headtail_device.controller.steadiness import Steadiness, SteadinessSettings
-from headtail_device.placement import Local, Observation, Placement
-from headtail_fabric.clock import Clock
+from headtail_device.decision import Decision, Experience, Forecast, Reason
+from headtail_device.placement import Local, Observation
 from headtail_models.planner.option import EnergyModel
 
 _FITS_DEVIATIONS = 3.0
 
 
-class Reason(enum.Enum):
-    """Why a decision came out as it did."""
-
-    BEST = "best"
-    """It costs the goal least, or so little more that leaving what works is not worth it."""
-    NO_EDGE = "no edge"
-    """Something on the edge would be better, but the edge can't be had."""
-    TRIED = "tried"
-    """To learn how it is now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """For one frame; keep it, and give it back to `Controller.finished` with what became of it.
-
-    `placement` is `option`'s, marked degraded when the edge is missed. `exit_point` names the
-    operating point for the exits on the way (empty: there are none), and `forecast.drop` is what
-    it costs. `usual_s`: the mean latency of what would be done if nothing was tried.
-    """
-
-    option: Option
-    placement: Placement
-    forecast: Forecast
-    reason: Reason
-    usual_s: float
-
-    @property
-    def exit_point(self) -> str:
-        return self.option.point
-
-
-Finished = Experience
-
-
 class Controller:
-    """Decides by `decide`, learns by `finished`. Times are of one monotonic clock.
+    """A `Policy`: decides by `place`, learns by `finished`. Times are of one monotonic clock.
 
     `options` are those of `menu`; one must be local. Raises ValueError without it.
     """
@@ -79,9 +43,11 @@ class Controller:
         self._forecaster = Forecaster(energy or EnergyModel())
         self._steadiness = Steadiness(steadiness)
         self._curiosity = Curiosity(caution)
+        self._penalties = Penalties()
         self._heard_at: float | None = None
         self._wire_s: float | None = None
-        self._link_free_at = float("-inf")
+        self._link_free_at = self._edge_free_at = float("-inf")
+        self._expected_s = 0.0
 
     def __repr__(self) -> str:
         return f"<Controller {self._steadiness!r} {self._curiosity!r} {self._forecaster!r}>"
@@ -101,9 +67,9 @@ class Controller:
         """How many frames went another way than the usual one, to learn."""
         return self._curiosity.tries
 
-    def decide(self, seen: Observation, now: float) -> Decision:
+    def place(self, seen: Observation) -> Decision:
         """For the frame that waits now."""
-        given = self._conditions(seen, now)
+        now, given = seen.now, self._conditions(seen)
         forecasts = {
             name: self._forecaster.forecast(option, given, now)
             for name, option in self._options.items()
@@ -113,7 +79,9 @@ class Controller:
             for name, forecast in forecasts.items()
         }
         usable = {
-            name: cost for name, cost in costs.items() if given.edge_usable or name in self._refuges
+            name: cost
+            for name, cost in costs.items()
+            if name in self._refuges or (given.edge_usable and not self._penalties.bars(name, now))
         }
         changes = self._steadiness.changes
         name = usual = self._steadiness.choose(usable, self._refuges, now)
@@ -126,24 +94,32 @@ class Controller:
                 name, reason = tried, Reason.TRIED
         elif min(costs, key=lambda one: (costs[one], one)) not in self._refuges:
             reason = Reason.NO_EDGE
-        return self._decision(name, forecasts[name], reason, forecasts[usual].latency_s, now)
+        return self._decision(name, forecasts[name], reason, forecasts[usual].latency_s, given, now)
 
-    def finished(self, decision: Decision, was: Finished, now: float) -> None:
+    def finished(self, decision: Decision, was: Experience, now: float) -> None:
         """What became of a frame. Frames may end in any order, or never be told of."""
+        forecast = decision.forecast
+        if forecast is None:
+            return  # somebody else's decision
+        option = self._options[decision.option]
         if was.wire_s is not None:
             self._heard_at, self._wire_s = now, was.wire_s
         if decision.reason is Reason.TRIED:
-            reckoned_s = max(decision.forecast.latency_s, decision.usual_s)
-            self._curiosity.charged(max(was.total_s, decision.usual_s) - reckoned_s)
-        self._forecaster.learn(decision.option, decision.forecast, was, now)
+            self._curiosity.charged(max(was.total_s - decision.usual_s, 0.0))
+        self._penalties.told(option.name, fault=was.fault, now=now)
+        self._forecaster.learn(option, forecast, was, now)
 
-    def _conditions(self, seen: Observation, now: float) -> Conditions:
+    def _conditions(self, seen: Observation) -> Conditions:
+        now = seen.now
         if seen.in_flight == 0:
-            self._link_free_at = float("-inf")
+            self._link_free_at = self._edge_free_at = float("-inf")
+        # What is overdue will on average stay away for as long again.
+        overdue_s = max(0.0, seen.oldest_s - self._expected_s) if seen.in_flight else 0.0
         return conditions(
             seen,
             heard_s=float("inf") if self._heard_at is None else max(0.0, now - self._heard_at),
-            backlog_s=max(0.0, self._link_free_at - now),
+            backlog_s=max(overdue_s, self._link_free_at - now, 0.0),
+            edge_busy_s=max(0.0, self._edge_free_at - now),
             wire_s=self._wire_s,
             slots=self._slots,
         )
@@ -162,6 +138,7 @@ class Controller:
             Candidate(
                 name=name,
                 hope=self._goal.hope(self._options[name], forecasts[name]),
+                device_s=forecasts[name].gates_s + forecasts[name].device_s,
                 latency_s=forecasts[name].latency_s,
                 feared_s=forecasts[name].feared_s,
             )
@@ -172,12 +149,19 @@ class Controller:
             candidates,
             chosen_amount=costs[chosen].amount,
             chosen_s=forecasts[chosen].latency_s,
+            chosen_upper_s=forecasts[chosen].upper_s,
             remaining_s=given.remaining_s,
             now=now,
         )
 
     def _decision(
-        self, name: str, forecast: Forecast, reason: Reason, usual_s: float, now: float
+        self,
+        name: str,
+        forecast: Forecast,
+        reason: Reason,
+        usual_s: float,
+        given: Conditions,
+        now: float,
     ) -> Decision:
         option = self._options[name]
         placement = option.placement
@@ -186,21 +170,17 @@ class Controller:
         if option.needs_edge:
             leaves_at = now + forecast.gates_s + forecast.device_s
             self._link_free_at = max(self._link_free_at, leaves_at) + forecast.transfer_s
+            arrives_at = self._link_free_at + given.rtt_s / 2
+            self._edge_free_at = max(self._edge_free_at, arrives_at) + forecast.server_s
+            self._expected_s = forecast.upper_s
         return Decision(
-            option=option, placement=placement, forecast=forecast, reason=reason, usual_s=usual_s
+            placement=placement,
+            exit_point=option.point,
+            forecast=forecast,
+            reason=reason,
+            usual_s=usual_s,
+            decided_at=now,
         )
-
-
-class ControllerPolicy:
-    """A controller behind the `Policy` seam, for whoever can't give outcomes back: it decides, but
-    does not learn from what comes of it."""
-
-    def __init__(self, controller: Controller, clock: Clock) -> None:
-        self._controller = controller
-        self._clock = clock
-
-    def place(self, seen: Observation) -> Placement:
-        return self._controller.decide(seen, self._clock.now()).placement
 
 
 def _fits(option: Option, slots: SlotLink | None) -> bool:

@@ -7,11 +7,10 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
-from headtail_device.controller.option import LOCAL, way_name
 from headtail_device.head import Encoded
-from headtail_device.placement import Remote
+from headtail_device.placement import LOCAL, Remote, way_name
 from headtail_fabric.clock import Clock
-from headtail_models.task import Answer, Picture
+from headtail_models.task import Answer, Frame
 
 NonNegative = Annotated[float, Meta(ge=0)]
 
@@ -55,38 +54,47 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Measurable(Protocol):
     """What of a head is measured: the gates' verdicts are not heeded. `HeadRunner` is one."""
 
-    def encode(self, picture: Picture, way: Remote) -> Encoded: ...
+    def encode(self, data: Frame, way: Remote) -> Encoded: ...
 
-    def whole(self, picture: Picture) -> Answer: ...
+    def whole(self, data: Frame) -> Answer: ...
 
 
 def measure(
-    head: Measurable, remotes: Sequence[Remote], pictures: Sequence[Picture], clock: Clock
+    head: Measurable, remotes: Sequence[Remote], frames: Sequence[Frame], clock: Clock
 ) -> StageCosts:
-    """Run every way on every picture: medians of the times, mean of the sizes.
+    """Run every way on every frame: medians of the times, mean of the sizes.
 
     Each way runs once before it counts. `head` must read the same `clock`; one of processor time
-    leaves out what the machine's other work takes. Raises ValueError without a picture, and what
+    leaves out what the machine's other work takes. Raises ValueError without a frame, and what
     `head` raises.
     """
-    if not pictures:
+    if not frames:
         raise ValueError("nothing to measure on")
-    head.whole(pictures[0])
+    ways = {LOCAL: measure_whole(head, frames, clock)}
+    ways |= {way_name(remote): measure_remote(head, remote, frames) for remote in remotes}
+    return StageCosts(ways=ways)
+
+
+def measure_whole(head: Measurable, frames: Sequence[Frame], clock: Clock) -> WayCost:
+    """Of the whole model on this device; see `measure`."""
+    head.whole(frames[0])
     times = []
-    for picture in pictures:
+    for frame in frames:
         began_at = clock.now()
-        head.whole(picture)
+        head.whole(frame)
         times.append(clock.now() - began_at)
-    costs = {LOCAL: WayCost(compute_s=median(times))}
-    for remote in remotes:
-        head.encode(pictures[0], remote)
-        encoded = [head.encode(picture, remote) for picture in pictures]
-        sizes = [one.payload_bytes for one in encoded]
-        costs[way_name(remote)] = WayCost(
-            prepare_s=median(one.prepare_s for one in encoded),
-            compute_s=median(one.compute_s for one in encoded),
-            encode_s=median(one.encode_s for one in encoded),
-            payload_bytes=fmean(sizes),
-            payload_deviation_bytes=pstdev(sizes),
-        )
-    return StageCosts(ways=costs)
+    return WayCost(compute_s=median(times))
+
+
+def measure_remote(head: Measurable, remote: Remote, frames: Sequence[Frame]) -> WayCost:
+    """Of one way to the edge; see `measure`."""
+    head.encode(frames[0], remote)
+    encoded = [head.encode(frame, remote) for frame in frames]
+    sizes = [one.payload_bytes for one in encoded]
+    return WayCost(
+        prepare_s=median(one.prepare_s for one in encoded),
+        compute_s=median(one.compute_s for one in encoded),
+        encode_s=median(one.encode_s for one in encoded),
+        payload_bytes=fmean(sizes),
+        payload_deviation_bytes=pstdev(sizes),
+    )

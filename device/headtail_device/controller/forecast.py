@@ -1,6 +1,7 @@
 """What an option would cost now.
 
     latency = gates + (1 - coverage) (head + backlog + payload / rate + round trip + queue + edge)
+    queue   = what the edge tells of, or what it still has of this device when the request arrives
     energy  = J/MAC x multiply-adds + J/byte x payload + idle power x the time the device waits
 
 (Kang et al., "Neurosurgeon", ASPLOS 2017, section 4, with queues, exits and a round trip.) Each
@@ -8,12 +9,12 @@ term is what was measured, times its drift; what they together leave unexplained
 of the option, and how much they scatter as the spread.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from headtail_device.controller.conditions import ASSUMED_RATE_BYTES_S, Conditions
 from headtail_device.controller.drift import Drift
 from headtail_device.controller.option import Option
+from headtail_device.decision import Experience, Forecast
 from headtail_models.planner.option import EnergyModel
 
 _SPREADS: Final = 2.0
@@ -31,46 +32,6 @@ _UNKNOWN_LINK: Final = 4.0
 """How many times as slow as assumed an unknown link may be, for the upper end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
-    """Means over frames, but `upper_s`, which 95 % of the frames that go on should keep to.
-
-    `hoped_s`: were everything that has not been looked at for a while as good as it can be.
-    `feared_s`: as `upper_s`, a link not heard of for long being taken for an average one.
-    """
-
-    gates_s: float
-    device_s: float
-    transfer_s: float
-    rtt_s: float
-    server_s: float
-    payload_bytes: float
-    latency_s: float
-    upper_s: float
-    hoped_s: float
-    feared_s: float
-    sent_bytes: float
-    energy_j: float
-    drop: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experience:
-    """What became of a frame. `device_s`: gates, head and encoding, or the whole model.
-
-    `total_s` runs from the decision to the answer, or, with `answered` False, until it was given
-    up. The parts of the edge's answer are None where there was none.
-    """
-
-    device_s: float
-    total_s: float
-    answered: bool = True
-    exited: bool = False
-    payload_bytes: int | None = None
-    wire_s: float | None = None
-    server_s: float | None = None
-
-
 class Forecaster:
     """Corrects what was measured by what happens."""
 
@@ -78,6 +39,8 @@ class Forecaster:
         self._energy = energy
         self._device = Drift(half_life_s=600.0, least_gain=0.05, prior=2)
         self._edge = Drift(half_life_s=600.0, least_gain=0.05)
+        # An edge that serves several at once, or in batches, is free sooner than one after another.
+        self._queue = Drift(half_life_s=600.0, least_gain=0.05, prior=5)
         # Frames differ in size by nature: what one took says little of the next.
         self._payload = Drift(half_life_s=600.0, least_gain=0.03, most_gain=0.1, prior=20)
         self._wire = Drift(half_life_s=8.0, least_gain=0.05, prior=5)
@@ -94,13 +57,16 @@ class Forecaster:
         device = self._device.factor(way, now)
         gates_s, device_s = option.gates_s * device, option.device_s * device
         share = 1 - self._coverage.get(name, option.coverage)
-        server_s = transfer_s = rtt_s = waiting_s = payload_bytes = 0.0
+        server_s = transfer_s = rtt_s = backlog_s = queue_s = payload_bytes = 0.0
         if option.needs_edge:
             payload_bytes = self._payload_bytes(option, given, now)
             server_s = option.server_s * self._edge.factor(way, now)
             transfer_s = payload_bytes / given.rate_bytes_s * self._wire.factor(way, now)
-            rtt_s, waiting_s = given.rtt_s, given.backlog_s + given.queue_s
-        beyond_s = waiting_s + transfer_s + rtt_s + server_s
+            rtt_s, backlog_s = given.rtt_s, given.backlog_s
+            arrives_s = gates_s + device_s + backlog_s + transfer_s + rtt_s / 2
+            busy_s = max(given.edge_busy_s - arrives_s, 0.0) * self._queue.factor(way, now)
+            queue_s = max(given.queue_s, busy_s)
+        beyond_s = backlog_s + transfer_s + rtt_s + queue_s + server_s
         bias_s = self._bias_s(name, now)
         latency_s = max(gates_s + share * (device_s + beyond_s) + bias_s, 0.0)
         # A share of the frames goes all the way, and a deadline is each frame's own; of a link that
@@ -114,19 +80,23 @@ class Forecaster:
         least_s = transfer_s * (fresh if given.slots is None else 1.0)
         hoped_s = gates_s + share * (device_s + least_s + rtt_s + server_s * max(fresh, _EDGE_HOPE))
         sent_bytes = share * payload_bytes if given.slots is None else given.slots.payload_bytes
+        hoped_s = min(hoped_s, latency_s)
+        energy_j = self._joules(option, share, sent_bytes, share * beyond_s)
         return Forecast(
             gates_s=gates_s,
             device_s=device_s,
             transfer_s=transfer_s,
             rtt_s=rtt_s,
+            queue_s=queue_s,
             server_s=server_s,
             payload_bytes=payload_bytes,
             latency_s=latency_s,
             upper_s=longest_s * spread,
-            hoped_s=min(hoped_s, latency_s),
+            hoped_s=hoped_s,
             feared_s=(longest_s - transfer_s + _faded_s(transfer_s, given, trust)) * spread,
             sent_bytes=sent_bytes,
-            energy_j=self._joules(option, share, sent_bytes, share * beyond_s),
+            energy_j=energy_j,
+            hoped_j=energy_j - self._energy.idle_w * (latency_s - hoped_s),
             drop=option.drop,
         )
 
@@ -145,11 +115,15 @@ class Forecaster:
             self._payload.observe(way, was.payload_bytes / expected.payload_bytes, now)
         if was.server_s is not None and expected.server_s > 0:
             self._edge.observe(way, was.server_s / expected.server_s, now)
+        if was.queue_s is not None and expected.queue_s > 0:
+            self._queue.observe(way, was.queue_s / expected.queue_s, now)
         if was.wire_s is not None:
             self._learn_wire(way, expected, was, now)
-        elif not was.answered and expected.latency_s > 0:
-            # It would have taken at least so long.
-            self._wire.observe(way, max(1.0, was.total_s / expected.latency_s), now)
+        if not was.answered:
+            if was.total_s <= expected.latency_s or was.fault or expected.latency_s <= 0:
+                return  # that it was given up so soon tells nothing of how long it would have taken
+            if option.needs_edge:
+                self._wire.observe(way, was.total_s / expected.latency_s, now)
         self._learn_rest(option, expected, was, now)
 
     def _learn_wire(self, way: str, expected: Forecast, was: Experience, now: float) -> None:

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from headtail_device.controller.forecast import Forecast
+from headtail_device import placement_config
 from headtail_device.controller.option import Option
+from headtail_device.decision import Forecast
 from headtail_device.placement import Local, Placement
 
-Mode = Literal["lowest-latency", "lowest-bytes", "lowest-energy", "deadline", "fixed"]
+Mode = placement_config.Goal
 
 POINT: Final = 0.01
 _SAME_DROP: Final = 0.005
@@ -58,13 +59,16 @@ class Goal:
     def cost(self, option: Option, forecast: Forecast, remaining_s: float) -> Cost:
         """Of an option that would turn out as forecast."""
         late = forecast.upper_s > remaining_s
-        return Cost(late=late, amount=self._amount(option, forecast, forecast.latency_s))
+        amount = self._amount(option, forecast, forecast.latency_s, forecast.energy_j)
+        return Cost(late=late, amount=amount)
 
     def hope(self, option: Option, forecast: Forecast) -> float:
         """The amount that it would cost if all went as well as it can."""
-        return self._amount(option, forecast, forecast.hoped_s)
+        return self._amount(option, forecast, forecast.hoped_s, forecast.hoped_j)
 
-    def _amount(self, option: Option, forecast: Forecast, latency_s: float) -> float:
+    def _amount(
+        self, option: Option, forecast: Forecast, latency_s: float, energy_j: float
+    ) -> float:
         drop = max(forecast.drop, 0.0)
         match self.mode:
             case "lowest-latency":
@@ -72,9 +76,9 @@ class Goal:
             case "lowest-bytes":
                 return forecast.sent_bytes / _KILOBYTE + latency_s
             case "lowest-energy":
-                return forecast.energy_j
+                return energy_j
             case "deadline":
-                return _CLASS_COST * math.ceil(drop / _SAME_DROP - 1e-9) + forecast.energy_j
+                return _CLASS_COST * math.ceil(drop / _SAME_DROP - 1e-9) + energy_j
             case "fixed":
                 return 0.0 if option.placement == self.fixed else 1.0
 

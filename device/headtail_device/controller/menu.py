@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from headtail_device.controller.costs import StageCosts, WayCost
-from headtail_device.controller.option import Option, way_name
-from headtail_device.placement import Local, Offload, Remote, Split
+from headtail_device.controller.option import Option
+from headtail_device.placement import Local, Offload, Remote, Split, way_name
 from headtail_models.bundle.cut_rules import OFF
 from headtail_models.bundle.manifest import Cut, Filter, Manifest
+from headtail_models.head_chain import GateSettings
 
 RAW: Final = "raw"
 PACKED: Final = "+zstd"
@@ -30,15 +31,37 @@ def ways(manifest: Manifest, pictures: Iterable[Offload] = ()) -> tuple[Remote, 
     )
 
 
-def menu(
-    manifest: Manifest, costs: StageCosts, pictures: Mapping[Offload, float] | None = None
-) -> tuple[Option, ...]:
-    """Every option that `costs` has; `pictures` gives the drop of sending the picture, by way.
+def pictures_of(manifest: Manifest) -> dict[Offload, float]:
+    """The picture codecs whose drop the bundle knows."""
+    return {Offload(codec=one.codec, quality=one.quality): one.drop for one in manifest.pictures}
 
-    A cut with exits gives one option an operating point, and one without them. The edge's times are
-    a guess from the multiply-adds, to be corrected by what its answers tell.
+
+def drop_of(manifest: Manifest, remote: Remote, pictures: Mapping[Offload, float]) -> float:
+    """The accuracy that the whole model has more than a way to the edge, without exits; 0 where
+    nobody has measured it."""
+    if isinstance(remote, Offload):
+        return pictures.get(remote, 0.0)
+    cut = manifest.cut(remote.cut)
+    measured = () if cut is None else cut.measured
+    return next((one.drop for one in measured if one.codec == remote.codec), 0.0)
+
+
+def menu(
+    manifest: Manifest,
+    costs: StageCosts,
+    remotes: Iterable[Remote],
+    pictures: Mapping[Offload, float],
+    *,
+    gates: GateSettings | None = None,
+) -> tuple[Option, ...]:
+    """Local, and an option for each of `remotes` that `costs` has; `pictures` gives the drop of
+    sending the picture, by way.
+
+    A cut with exits gives one option an operating point, and one without them, or only what `gates`
+    asks for if it names one. The edge's times are a guess from the multiply-adds, to be corrected
+    by what its answers tell.
     """
-    pictures = pictures or {}
+    gates = gates or GateSettings()
     second_a_mac = min(costs.local_s / max(manifest.full.macs, 1), 1 / EDGE_MACS_S)
     options = [
         Option(
@@ -47,26 +70,59 @@ def menu(
             device_macs=manifest.full.macs,
         )
     ]
-    for remote in ways(manifest, pictures):
+    for remote in remotes:
         cost = costs.ways.get(way_name(remote))
         if cost is None:
             continue
+        drop = drop_of(manifest, remote, pictures)
         if isinstance(remote, Offload):
             server_s = manifest.full.macs * second_a_mac
-            options.append(_option(remote, cost, server_s=server_s, drop=pictures[remote]))
+            options.append(_option(remote, cost, server_s=server_s, drop=drop))
             continue
         cut = manifest.cut(remote.cut)
         assert cut is not None, "ways come from the manifest"
-        options.extend(_of_cut(remote, cut, cost, cut.tail.macs * second_a_mac))
+        server_s = cut.tail.macs * second_a_mac
+        options.extend(_of_cut(remote, cut, cost, server_s=server_s, drop=drop, gates=gates))
     return tuple(options)
 
 
-def _of_cut(remote: Split, cut: Cut, cost: WayCost, server_s: float) -> Iterator[Option]:
-    drop = next((one.drop for one in cut.measured if one.codec == remote.codec), 0.0)
-    gates_macs = cut.device_macs - cut.head.macs
-    filtered = sum(gate.dropped or 0.0 for gate in cut.gates if isinstance(gate, Filter))
+def undominated(options: Iterable[Option]) -> tuple[Option, ...]:
+    """Without those that another one is at least as good as in every cost, whatever the link."""
+    kept: list[Option] = []
+    for option in sorted(options, key=_costs):
+        if not any(_dominates(other, option) for other in kept):
+            kept.append(option)
+    return tuple(kept)
+
+
+def _costs(option: Option) -> tuple[float, ...]:
+    return (
+        option.gates_s + option.device_s,
+        option.gates_s,
+        option.server_s,
+        option.payload_bytes,
+        option.drop,
+        -option.coverage,
+        option.gates_macs + option.device_macs,
+        option.gates_macs,
+    )
+
+
+def _dominates(one: Option, other: Option) -> bool:
+    """A local option is judged by the device alone and so dominates by chance: it stays out."""
+    if not one.needs_edge or not other.needs_edge:
+        return False
+    return all(mine <= theirs for mine, theirs in zip(_costs(one), _costs(other), strict=True))
+
+
+def _of_cut(
+    remote: Split, cut: Cut, cost: WayCost, *, server_s: float, drop: float, gates: GateSettings
+) -> Iterator[Option]:
+    filters = [gate for gate in cut.gates if isinstance(gate, Filter)]
     exits = cut.exits()
-    for name in [*(point.name for point in exits[0].points), OFF] if exits else [""]:
+    filtered = sum(gate.dropped or 0.0 for gate in filters) if gates.filter else 0.0
+    unfiltered_macs = 0 if gates.filter else sum(gate.branch.macs for gate in filters)
+    for name in _points(cut, gates):
         points = [point for one in exits if (point := one.point(name)) is not None]
         leaving = min(sum(point.coverage for point in points), 1.0)
         unused_macs = sum(one.branch.macs for one in exits) if name == OFF else 0
@@ -77,9 +133,18 @@ def _of_cut(remote: Split, cut: Cut, cost: WayCost, server_s: float) -> Iterator
             drop=sum(point.coverage * point.drop for point in points) + (1 - leaving) * drop,
             point=name,
             coverage=min(leaving + filtered, 1.0),
-            gates_macs=gates_macs - unused_macs,
+            gates_macs=cut.device_macs - cut.head.macs - unused_macs - unfiltered_macs,
             device_macs=cut.head.macs,
         )
+
+
+def _points(cut: Cut, gates: GateSettings) -> list[str]:
+    exits = cut.exits()
+    if not exits:
+        return [""]
+    if gates.exit_point:
+        return [gates.exit_point]
+    return [*(point.name for point in exits[0].points), OFF]
 
 
 def _option(

@@ -1,24 +1,9 @@
 """One way to compute a frame."""
 
 from dataclasses import dataclass
-from typing import assert_never
 
-from headtail_device.placement import Local, Offload, Placement, Split
-
-LOCAL = "local"
-
-
-def way_name(placement: Placement) -> str:
-    """`local`, `L7 q4+zstd`, `input jpeg 75`: what costs are kept under."""
-    match placement:
-        case Local():
-            return LOCAL
-        case Split():
-            return f"{placement.cut} {placement.codec}"
-        case Offload():
-            return f"{placement.cut} {placement.codec} {placement.quality}"
-        case _:
-            assert_never(placement)
+from headtail_device.decision import option_name
+from headtail_device.placement import Local, Placement, way_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +35,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        return f"{self.way} @{self.point}" if self.point else self.way
+        return option_name(self.placement, self.point)
 
     @property
     def needs_edge(self) -> bool:

@@ -1,12 +1,13 @@
-"""One HTTP POST at a time over one connection."""
+"""Lines as application/x-ndjson, by HTTP: one POST at a time over one connection."""
 
 import contextlib
 import http.client
 import ssl
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from headtail_device.sink.remote import NotCarriedError, Refusal
 from headtail_fabric.errors import ConfigError
 
 _TIMEOUT_S: Final = 10.0
@@ -16,23 +17,6 @@ _TRY_AGAIN: Final = frozenset({408, 425, 429})
 
 class BadWebhookError(ConfigError):
     """The webhook's address is none. Give one such as https://example.org/frames."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What a server said; `retry_after_s` is 0 when it did not say."""
-
-    status: int
-    retry_after_s: float = 0.0
-
-    @property
-    def accepted(self) -> bool:
-        return 200 <= self.status < 300
-
-    @property
-    def temporary(self) -> bool:
-        """Whether the same may be accepted later."""
-        return self.status >= 500 or self.status in _TRY_AGAIN
 
 
 class HttpPost:
@@ -60,8 +44,21 @@ class HttpPost:
             else http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT_S)
         )
 
-    def __call__(self, body: bytes) -> Reply:
-        """Raises OSError, http.client.HTTPException when there is no answer."""
+    def carry(self, lines: Sequence[bytes]) -> Refusal | None:
+        """No answer, 408, 425, 429 and 5xx are for now, another status than 2xx is for good."""
+        try:
+            answer = self._post(b"".join(lines))
+        except (OSError, http.client.HTTPException) as error:
+            raise NotCarriedError(f"{type(error).__name__}: {error}") from None
+        if 200 <= answer.status < 300:
+            return None
+        return Refusal(
+            reason=f"status {answer.status}",
+            temporary=answer.status >= 500 or answer.status in _TRY_AGAIN,
+            retry_after_s=_seconds(answer.getheader("Retry-After")),
+        )
+
+    def _post(self, body: bytes) -> http.client.HTTPResponse:
         try:
             self._connection.request(
                 "POST", self._target, body, {"Content-Type": "application/x-ndjson"}
@@ -72,7 +69,7 @@ class HttpPost:
         except BaseException:
             self._connection.close()
             raise
-        return Reply(status=answer.status, retry_after_s=_seconds(answer.getheader("Retry-After")))
+        return answer
 
     def close(self) -> None:
         self._connection.close()

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from headtail_device.decision import Decision, Forecast
 from headtail_device.ledger import Latency
 from headtail_device.record import FrameRecord
 
@@ -30,6 +31,8 @@ class FrameLines:
             offset_s = record.captured_at - self._started_at
             line["captured_s"] = round(offset_s, 6)
             line["captured"] = _calendar(self._started + timedelta(seconds=offset_s))
+        if record.decision is not None and record.decision.forecast is not None:
+            line["placed"] = _placed(record.decision, record.decision.forecast)
         if record.cut is not None:
             line["cut"] = record.cut
         if record.gate:
@@ -58,6 +61,18 @@ class FrameLines:
         if record.inherited:
             line["inherited"] = True
         return line
+
+
+def _placed(decision: Decision, forecast: Forecast) -> dict[str, object]:
+    """What was decided and why, and what was expected of it; `by_ms` is what 95 % keep to."""
+    return {
+        "way": decision.option,
+        "why": decision.reason.value,
+        "ms": round(forecast.latency_s * 1000, 3),
+        "by_ms": round(forecast.upper_s * 1000, 3),
+        "bytes": round(forecast.sent_bytes),
+        "drop": round(forecast.drop, 5),
+    }
 
 
 def _calendar(moment: datetime) -> str:

@@ -1,7 +1,7 @@
 """Where frames come from."""
 
 from headtail_device.source.frame import Captured, Dropped, Frame, Item, Source, Unreadable
-from headtail_device.source.opening import open_source
+from headtail_device.source.opening import SourceOpener
 
 __all__ = [
     "Captured",
@@ -9,6 +9,6 @@ __all__ = [
     "Frame",
     "Item",
     "Source",
+    "SourceOpener",
     "Unreadable",
-    "open_source",
 ]

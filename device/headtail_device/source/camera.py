@@ -1,21 +1,27 @@
 """Frames of a camera or a network stream, as they come."""
 
-import threading
+import logging
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 import cv2
 import numpy as np
 
+from headtail_device.source.closing import ClosingSource
 from headtail_device.source.errors import CameraError
 from headtail_device.source.frame import Captured, Frame
 from headtail_device.source.quiet import silence_opencv
 from headtail_fabric.clock import Clock
 from headtail_fabric.codec.base import Array
+from headtail_fabric.logs import fields
+from headtail_models.task import Picture
+
+log = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 10_000
 _FAILURES_ALLOWED: Final = 3
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 30.0
 
 
 class Capture(Protocol):
@@ -30,11 +36,12 @@ class Capture(Protocol):
     def release(self) -> None: ...
 
 
-class CameraSource:
+class CameraSource(ClosingSource):
     """A camera by number or device file, or a stream by address.
 
     Nothing is buffered here: whoever iterates must keep up or drop frames (`live`). After a few
-    failed reads in a row the camera counts as gone and CameraError is raised.
+    failed reads in a row the camera counts as gone: it is opened again and again, ever more rarely,
+    for `patience_s`, which every picture renews; then CameraError is raised.
     """
 
     def __init__(
@@ -43,15 +50,19 @@ class CameraSource:
         *,
         deadline_s: float,
         clock: Clock,
+        patience_s: float = 0.0,
         open_capture: Callable[[int | str], Capture] | None = None,
+        wait: Callable[[float], object] | None = None,
     ) -> None:
-        """Raises CameraError when the camera can't be opened."""
+        """Raises CameraError when the camera can't be opened now: a wrong name shall not be tried
+        for hours."""
+        super().__init__(deadline_s=deadline_s, clock=clock, wait=wait)
         silence_opencv()
-        self._name = f"camera {camera}" if isinstance(camera, int) else _without_password(camera)
-        self._deadline_s = deadline_s
-        self._clock = clock
-        self._closing = threading.Event()
-        self._capture = (open_capture or _open)(camera)
+        self._camera = camera
+        self._name = f"camera {camera}" if isinstance(camera, int) else without_password(camera)
+        self._patience_s = patience_s
+        self._open = open_capture or _open
+        self._capture = self._open(camera)
         if not self._capture.isOpened():
             raise CameraError(f"{self._name} can't be opened", camera=self._name)
         self._rate_hz = self._capture.get(cv2.CAP_PROP_FPS)
@@ -68,43 +79,45 @@ class CameraSource:
     def rate_hz(self) -> float | None:
         return self._rate_hz if 0 < self._rate_hz < 1000 else None
 
-    @property
-    def frame_count(self) -> int | None:
-        return None
-
     def __iter__(self) -> Iterator[Captured]:
-        index = failures = 0
-        while not self._closing.is_set():
-            done, picture = self._capture.read()
+        index = 0
+        while (picture := self._next()) is not None:
             captured_at = self._clock.now()
-            if not done or picture is None:
-                failures += 1
-                if failures > _FAILURES_ALLOWED and not self._closing.is_set():
-                    raise CameraError(f"{self._name} gives no more pictures", camera=self._name)
-                continue
-            failures = 0
             yield Frame(
                 index=index,
-                data=picture.astype(np.uint8, copy=False),
+                data=picture,
                 captured_at=captured_at,
                 deadline_s=self._deadline_s,
                 origin=f"{self._name}#{index}",
             )
             index += 1
 
-    def close(self) -> None:
-        self._closing.set()
+    def _next(self) -> Picture | None:
+        """The next picture; None when closed. Raises CameraError when patience is at its end."""
+        gone_at = self._clock.now()
+        wait_s, told = _FIRST_WAIT_S, False
+        while not self._closing.is_set():
+            for _ in range(1 + _FAILURES_ALLOWED):
+                done, picture = self._capture.read()
+                if self._closing.is_set():
+                    return None
+                if done and picture is not None:
+                    if told:
+                        log.info("the camera is back", extra=fields(camera=self._name))
+                    return picture.astype(np.uint8, copy=False)
+            if self._clock.now() - gone_at >= self._patience_s:
+                raise CameraError(f"{self._name} gives no more pictures", camera=self._name)
+            if not told:
+                log.warning("the camera is gone; trying again", extra=fields(camera=self._name))
+                told = True
+            self._capture.release()
+            self._wait(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            if not self._closing.is_set():
+                self._capture = self._open(self._camera)
+        return None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _release(self) -> None:
         self._capture.release()
 
 
@@ -120,8 +133,8 @@ def _open(camera: int | str) -> Capture:
     return cv2.VideoCapture(camera, cv2.CAP_FFMPEG, timeouts)
 
 
-def _without_password(address: str) -> str:
-    """The address as it may be logged: without the user and password some cameras want in it."""
+def without_password(address: str) -> str:
+    """The address as it may be logged: without the user and password that some want in it."""
     scheme, separator, rest = address.partition("://")
     host = rest.rpartition("@")[2] if "@" in rest.partition("/")[0] else rest
     return f"{scheme}{separator}{host}"

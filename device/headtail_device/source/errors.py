@@ -4,12 +4,14 @@ from headtail_fabric.errors import ConfigError, ResourceError
 
 
 class SourceError(ResourceError):
-    """The source of pictures broke off. What came before has been answered; see the message."""
+    """The source of frames broke off. What came before has been answered; see the message."""
 
 
 class NoSuchSourceError(ConfigError):
-    """There is nothing to read under that name. Give a video file, a picture, a folder of
-    pictures, watch: and a folder, a camera (0, 1, ... or /dev/video0) or a stream (rtsp://...)."""
+    """There is nothing to read under that name. For a bundle that sees, give a video file, a
+    picture, a folder of pictures, watch: and a folder, a camera (0, 1, ... or /dev/video0) or a
+    stream (rtsp://...); else a WAV file, mic:, a text file, serial:/dev/ttyUSB0 or - for standard
+    input."""
 
 
 class UnreadableVideoError(SourceError):

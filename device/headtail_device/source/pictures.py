@@ -1,14 +1,13 @@
 """Frames from picture files."""
 
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import cv2
 import numpy as np
 
+from headtail_device.source.closing import ClosingSource
 from headtail_device.source.errors import EmptySourceError, SourceError
 from headtail_device.source.frame import Captured, Frame, Unreadable
 from headtail_device.source.quiet import silence_opencv
@@ -18,19 +17,17 @@ SUFFIXES: Final = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", "
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 
 
-class PictureFolderSource:
+class PictureFolderSource(ClosingSource):
     """Picture files one after the other, in the order given. A file that is no picture, or too
     large, or that can't be read, is yielded as Unreadable in its place."""
 
     def __init__(
         self, files: Sequence[Path], *, name: str, deadline_s: float, clock: Clock
     ) -> None:
+        super().__init__(deadline_s=deadline_s, clock=clock)
         silence_opencv()
         self._files = files
         self._name = name
-        self._deadline_s = deadline_s
-        self._clock = clock
-        self._closing = threading.Event()
 
     @classmethod
     def of_folder(cls, folder: Path, *, deadline_s: float, clock: Clock) -> Self:
@@ -46,14 +43,6 @@ class PictureFolderSource:
         return self._name
 
     @property
-    def live(self) -> bool:
-        return False
-
-    @property
-    def rate_hz(self) -> float | None:
-        return None
-
-    @property
     def frame_count(self) -> int | None:
         return len(self._files)
 
@@ -65,37 +54,39 @@ class PictureFolderSource:
                 return
             yield read_picture(file, index=index, deadline_s=self._deadline_s, clock=self._clock)
 
-    def close(self) -> None:
-        self._closing.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def read_picture(file: Path, *, index: int, deadline_s: float, clock: Clock) -> Captured:
     """The frame of a file, Unreadable when it is no picture, too large, or can't be read."""
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise ValueError(f"the file is larger than {MAX_FILE_BYTES} bytes")
-        encoded = np.frombuffer(file.read_bytes() or b"\0", dtype=np.uint8)
-        picture = cv2.imdecode(encoded, cv2.IMREAD_COLOR_BGR)
-        if picture is None:
-            raise ValueError("the file is not a picture that can be decoded")
-    except (OSError, ValueError, cv2.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        size_bytes = file.stat().st_size
+        encoded = file.read_bytes() if size_bytes <= MAX_FILE_BYTES else b""
+    except OSError as error:
+        reason = error.strerror or str(error)
         return Unreadable(index=index, origin=file.name, reason=reason)
+    if size_bytes > MAX_FILE_BYTES:
+        reason = f"the file is larger than {MAX_FILE_BYTES} bytes"
+        return Unreadable(index=index, origin=file.name, reason=reason)
+    return decoded_picture(
+        encoded, index=index, origin=file.name, deadline_s=deadline_s, clock=clock
+    )
+
+
+def decoded_picture(
+    encoded: bytes, *, index: int, origin: str, deadline_s: float, clock: Clock
+) -> Captured:
+    """The frame of a picture file's bytes, Unreadable when they are none."""
+    try:
+        picture = cv2.imdecode(
+            np.frombuffer(encoded or b"\0", dtype=np.uint8), cv2.IMREAD_COLOR_BGR
+        )
+        if picture is None:
+            raise ValueError("not a picture that can be decoded")
+    except (ValueError, cv2.error) as error:
+        return Unreadable(index=index, origin=origin, reason=str(error))
     return Frame(
         index=index,
         data=picture.astype(np.uint8, copy=False),
         captured_at=clock.now(),
         deadline_s=deadline_s,
-        origin=file.name,
+        origin=origin,
     )

@@ -1,12 +1,10 @@
 """Windows of a sound file."""
 
-import threading
 from collections.abc import Callable, Iterator
 from math import ceil
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from headtail_device.source.closing import ClosingSource
 from headtail_device.source.frame import Captured, Frame
 from headtail_fabric.clock import Clock
 from headtail_models.audio.log_mel import LogMel
@@ -14,7 +12,7 @@ from headtail_models.audio.resample import resample
 from headtail_models.audio.wav import read_wav
 
 
-class SoundFileSource:
+class SoundFileSource(ClosingSource):
     """A WAV file, channels averaged, at the rate that the network hears at, in overlapping windows:
     `front.patch_samples` long, `front.hop_samples` apart. The last one has the end, and may be
     shorter.
@@ -32,19 +30,13 @@ class SoundFileSource:
         realtime: bool = False,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """`wait` sleeps for some seconds; by default until `close` at the latest.
-
-        Raises NotWavError, TruncatedSoundError, EmptySoundError.
-        """
+        """Raises NotWavError, TruncatedSoundError, EmptySoundError."""
+        super().__init__(deadline_s=deadline_s, clock=clock, wait=wait)
         sound = read_wav(path)
         self._path = path
         self._front = front
         self._samples = resample(sound.samples, sound.rate, front.rate)
-        self._deadline_s = deadline_s
-        self._clock = clock
         self._realtime = realtime
-        self._closing = threading.Event()
-        self._wait = wait or self._closing.wait
 
     @property
     def name(self) -> str:
@@ -68,7 +60,9 @@ class SoundFileSource:
         for index in range(self.frame_count):
             start = index * front.hop_samples
             window = self._samples[start : start + front.patch_samples]
-            captured_at = self._heard(began_at + (start + window.size) / front.rate)
+            captured_at = self._captured_at(
+                began_at + (start + window.size) / front.rate, realtime=self._realtime
+            )
             if self._closing.is_set():
                 return
             yield Frame(
@@ -78,26 +72,3 @@ class SoundFileSource:
                 deadline_s=self._deadline_s,
                 origin=f"{self.name}@{start / front.rate:.2f}s",
             )
-
-    def close(self) -> None:
-        self._closing.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _heard(self, heard_at: float) -> float:
-        """The time of capture: now, or once it has come, the window's own."""
-        now = self._clock.now()
-        if not self._realtime:
-            return now
-        if heard_at > now:
-            self._wait(heard_at - now)
-        return heard_at

@@ -1,16 +1,15 @@
 """Frames of a video file."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import cv2
 import numpy as np
 
+from headtail_device.source.closing import ClosingSource
 from headtail_device.source.errors import EmptySourceError, UnreadableVideoError
 from headtail_device.source.frame import Captured, Frame, Unreadable
 from headtail_device.source.packets import PacketTimes, packet_times
@@ -25,7 +24,7 @@ _ESTIMATE_ERROR: Final = 0.02
 """Some containers announce a number of frames that was computed from the duration."""
 
 
-class VideoSource:
+class VideoSource(ClosingSource):
     """A file that OpenCV's FFmpeg can decode.
 
     As fast as it is read, or with `realtime` each frame when its time has come by the file's own
@@ -42,17 +41,11 @@ class VideoSource:
         realtime: bool = False,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """`wait` sleeps for some seconds; by default until `close` at the latest.
-
-        Raises UnreadableVideoError.
-        """
+        """Raises UnreadableVideoError."""
+        super().__init__(deadline_s=deadline_s, clock=clock, wait=wait)
         silence_opencv()
         self._path = path
-        self._deadline_s = deadline_s
-        self._clock = clock
         self._realtime = realtime
-        self._closing = threading.Event()
-        self._wait = wait or self._closing.wait
         self._capture = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
         if not self._capture.isOpened():
             raise UnreadableVideoError(f"{path} can't be decoded as a video", path=str(path))
@@ -79,7 +72,7 @@ class VideoSource:
         began_at = self._clock.now()
         index = decoded = 0
         for index, (at_ms, picture) in enumerate(self._pictures(), start=1):
-            captured_at = self._due(began_at + at_ms / 1000)
+            captured_at = self._captured_at(began_at + at_ms / 1000, realtime=self._realtime)
             if self._closing.is_set():
                 return
             decoded += picture is not None
@@ -111,15 +104,6 @@ class VideoSource:
                 yield at_ms, picture.astype(np.uint8, copy=False) if done else None
             yield from ((lost_ms, None) for lost_ms in packets.rest())
 
-    def _due(self, due_at: float) -> float:
-        """The time of capture: now, or once it has come, the frame's own."""
-        now = self._clock.now()
-        if not self._realtime:
-            return now
-        if due_at > now:
-            self._wait(due_at - now)
-        return due_at
-
     def _item(self, index: int, picture: Picture | None, captured_at: float) -> Captured:
         origin = f"{self._path.name}#{index}"
         if picture is None:
@@ -132,18 +116,5 @@ class VideoSource:
             origin=origin,
         )
 
-    def close(self) -> None:
-        """Ends the iteration; the file is released when the iteration is over or by `__exit__`."""
-        self._closing.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _release(self) -> None:
         self._capture.release()

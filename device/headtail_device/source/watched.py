@@ -1,11 +1,10 @@
 """Pictures that come into a folder while it is watched."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from headtail_device.source.closing import ClosingSource
 from headtail_device.source.errors import SourceError
 from headtail_device.source.frame import Captured
 from headtail_device.source.pictures import SUFFIXES, read_picture
@@ -15,7 +14,7 @@ from headtail_fabric.clock import Clock
 _LOOK_EVERY_S: Final = 0.5
 
 
-class WatchedFolderSource:
+class WatchedFolderSource(ClosingSource):
     """The pictures of a folder, those that are there and those that come, each once, by time of
     change; one that is changed later is another.
 
@@ -31,30 +30,14 @@ class WatchedFolderSource:
         clock: Clock,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """`wait` sleeps for some seconds; by default until `close` at the latest."""
+        super().__init__(deadline_s=deadline_s, clock=clock, wait=wait)
         silence_opencv()
         self._folder = folder
-        self._deadline_s = deadline_s
-        self._clock = clock
-        self._closing = threading.Event()
-        self._wait = wait or self._closing.wait
         self._read: dict[Path, _Look] = {}
 
     @property
     def name(self) -> str:
         return self._folder.resolve().name
-
-    @property
-    def live(self) -> bool:
-        return False
-
-    @property
-    def rate_hz(self) -> float | None:
-        return None
-
-    @property
-    def frame_count(self) -> int | None:
-        return None
 
     def __iter__(self) -> Iterator[Captured]:
         index = 0
@@ -75,20 +58,6 @@ class WatchedFolderSource:
                 )
                 index += 1
             before = now
-
-    def close(self) -> None:
-        self._closing.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _look(self) -> "dict[Path, _Look]":
         seen = {}

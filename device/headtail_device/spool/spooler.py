@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headtail_device.config import Drop
+from headtail_device.decision import Decision
 from headtail_device.delivery import Checkout
 from headtail_device.edge_state import EdgeState
 from headtail_device.head import Encoded, Head
@@ -143,7 +144,15 @@ class Spooler:
         self._refused += 1
         return False
 
-    def put(self, frame: Frame, way: Remote, encoded: Encoded, reason: str) -> bool:
+    def put(
+        self,
+        frame: Frame,
+        way: Remote,
+        encoded: Encoded,
+        reason: str,
+        *,
+        decision: Decision | None = None,
+    ) -> bool:
         """Take a frame, which then is SPOOLED; False when it must be answered in another way."""
         captured_unix = frame.captured_at + self._settings.epoch_s
         entry = SpoolEntry.of(
@@ -176,6 +185,7 @@ class Spooler:
             origin=frame.origin,
             outcome=Outcome.SPOOLED,
             captured_at=frame.captured_at,
+            decision=decision,
             cut=way.cut,
             macs=encoded.macs,
             verdicts=encoded.verdicts,

@@ -10,7 +10,7 @@ from headtail_fabric.wire import DType
 from headtail_models.bundle.content import open_plain, storage_errors
 from headtail_models.bundle.errors import BadCoderError, CodecNotAllowedError
 from headtail_models.bundle.limits import MAX_CODER_BYTES
-from headtail_models.bundle.manifest import INPUT, Coder, Cut
+from headtail_models.bundle.manifest import INPUT, Coder, Cut, QuantiserTable
 
 PICTURE_CODECS: Final = ("jpeg", "webp")
 
@@ -86,6 +86,15 @@ class PictureCodecs:
     def new(self, codec_id: str) -> TensorCodec:
         _check_allowed(codec_id, self.ids, cut=INPUT)
         return codec_for(codec_id, dtype=DType.UINT8, quality=self._quality)
+
+
+def packed_levels(
+    *, bits: int, scale: float, zero: int, channels: int
+) -> tuple[str, QuantiserTable]:
+    """Codec id and quantiser table of a cut whose tensor a microcontroller sends: real = scale *
+    (level - zero), `bits` (8, 4 or 2) a value, channels last (`headtail_models.mcu.features`)."""
+    low, high = -zero * scale, ((1 << bits) - 1 - zero) * scale
+    return f"q{bits}-nhwc", QuantiserTable(low=(low,) * channels, high=(high,) * channels)
 
 
 def read_coding_model(folder: Path, cut: Cut, codec_id: str) -> CodingModel:

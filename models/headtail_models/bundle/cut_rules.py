@@ -22,6 +22,9 @@ OFF: Final = "off"
 """What turns exits off, so that no operating point may be called so."""
 
 
+_ROUNDING: Final = 1e-3
+
+
 def cut_problems(cut: Cut, manifest: Manifest) -> Iterator[str]:
     """Each contradiction, in words."""
     yield from _chain_problems(cut, manifest)
@@ -116,6 +119,10 @@ def _gate_problems(cut: Cut, manifest: Manifest) -> Iterator[str]:
     }
     if len(chosen) > 1:
         yield "its exits have different operating points"
+    for name in dict.fromkeys(point.name for exit_ in cut.exits() for point in exit_.points):
+        points = [point for exit_ in cut.exits() if (point := exit_.point(name)) is not None]
+        if sum(point.coverage for point in points) > 1 + _ROUNDING:
+            yield f"at {name!r} more than all frames leave"
 
 
 def _branch_problems(gate: Gate, manifest: Manifest) -> Iterator[str]:
@@ -149,9 +156,12 @@ def _point_problems(gate: Exit) -> Iterator[str]:
     thresholds = [point.threshold for point in gate.points]
     if thresholds != sorted(thresholds):
         yield "its operating points are not in the order of their thresholds"
+    classes = gate.logits - gate.goes_on
     for point in gate.points:
         if point.threshold > 1 and point.coverage > 0:
             yield f"at {point.name!r} it is closed, yet covers {point.coverage}"
+        if len(point.by_class) not in (0, classes):
+            yield f"at {point.name!r} {len(point.by_class)} thresholds for {classes} classes"
 
 
 def _specs(tensors: tuple[TensorSpec, ...]) -> dict[str, TensorSpec]:

@@ -117,6 +117,11 @@ class UnknownPointError(BundleError):
     those there are; `off` turns the exits off."""
 
 
+class NoClassThresholdsError(BundleError):
+    """The bundle's exits have no thresholds by class at that operating point, which the policies
+    `per-class` and `guided` need. Choose the policy `threshold`, or another bundle."""
+
+
 class TargetNotEmptyError(ConfigError):
     """A bundle is only written into a new or empty folder. Name another folder, or remove the
     old one."""

@@ -6,7 +6,7 @@ the detached signature, which is about the manifest, lies outside.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from headtail_models.bundle.preprocess import (
     LogMel,
     Preparation,
     Preprocess,
+    Signal,
     decode_preparation,
 )
 from headtail_models.exits.criteria import Criterion
@@ -40,11 +41,13 @@ __all__ = [
     "LogMel",
     "Manifest",
     "Measured",
+    "MeasuredPicture",
     "OperatingPoint",
     "Preparation",
     "Preprocess",
     "Provenance",
     "QuantiserTable",
+    "Signal",
     "StageEntry",
     "TagTask",
     "TensorSpec",
@@ -66,6 +69,7 @@ Path = Annotated[str, Meta(min_length=1, max_length=200)]
 Positive = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Threshold = Annotated[float, Meta(ge=0, le=2)]
 Temperature = Annotated[float, Meta(gt=0, le=1000)]
 CoderId = Annotated[str, Meta(pattern=r"^rans(-[a-z0-9]{1,16})?\Z")]
 
@@ -127,18 +131,20 @@ class Coder(_Part, frozen=True, kw_only=True):
         return np.broadcast_to(steps, (channels,)).copy()
 
 
-class OperatingPoint(_Part, frozen=True, kw_only=True):
+class OperatingPoint(_Part, frozen=True, kw_only=True, omit_defaults=True):
     """How eager an exit is, as calibrated: frames at least as sure as `threshold` leave.
 
     Confidence is that of `exits.criteria`, from 0 to 1; a threshold above 1 closes the exit.
     `coverage`: share of all frames that left here. `drop`: accuracy that the whole network had
-    more, on those frames.
+    more, on those frames. `by_class`: a threshold for each class that the exit may answer, at which
+    each leaves as often as all do; empty where none were calibrated (`exits.policy`).
     """
 
     name: Identifier
-    threshold: Annotated[float, Meta(ge=0, le=2)]
+    threshold: Threshold
     coverage: Share
     drop: float
+    by_class: Annotated[tuple[Threshold, ...], Meta(max_length=10_000)] = ()
 
 
 class _Gate(_Part, frozen=True, kw_only=True):
@@ -213,6 +219,17 @@ class Measured(_Part, frozen=True, kw_only=True):
     """
 
     codec: Word
+    value: float
+    drop: float
+    mean_bytes: float
+
+
+class MeasuredPicture(_Part, frozen=True, kw_only=True):
+    """The same of the picture itself as a file of that codec and quality, the whole network behind
+    it."""
+
+    codec: Literal["jpeg", "webp"]
+    quality: Annotated[int, Meta(ge=1, le=100)]
     value: float
     drop: float
     mean_bytes: float
@@ -320,6 +337,8 @@ class Manifest(_Part, frozen=True, kw_only=True):
     metric: Line = ""
     metric_split: Line = ""
     full_value: float | None = None
+    pictures: Annotated[tuple[MeasuredPicture, ...], Meta(max_length=64)] = ()
+    """What sending the picture costs, on the same split."""
     provenance: tuple[Provenance, ...] = ()
     files: tuple[FileEntry, ...]
 
@@ -344,7 +363,10 @@ _schema_decoder: Final = msgspec.json.Decoder(_SchemaOnly)
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The manifest as the bytes that go into a bundle."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    content = msgspec.to_builtins(manifest)
+    if not manifest.pictures:
+        del content["pictures"]  # as it was before there were any: digests must stay
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
 def decode_manifest(data: bytes) -> Manifest:

@@ -2,24 +2,28 @@
 
 {"kind": "letterbox" | "centre-crop", ...}    pictures: `Preprocess`
 {"kind": "log-mel", ...}                      sounds: `LogMel`
+{"kind": "signal", ...}                       readings of sensors: `Signal`
 """
 
+from math import isfinite
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from headtail_models.audio import log_mel
-from headtail_models.tensor import Dim
+from headtail_models.tensor import Dim, Line
 
 LOG_MEL: Final = "log-mel"
+SIGNAL: Final = "signal"
 
 _Length = Annotated[int, Meta(ge=1, le=16_384)]
 _Hertz = Annotated[float, Meta(gt=0, le=192_000)]
+_Channels = Annotated[tuple[float, ...], Meta(min_length=1, max_length=256)]
 
 
 class Preparation:
-    """The ways there are: a `Preprocess` or a `LogMel`, told apart by `kind`."""
+    """The ways there are: `Preprocess`, `LogMel`, `Signal`, told apart by `kind`."""
 
     __slots__ = ()
 
@@ -89,6 +93,49 @@ class LogMel(
         return log_mel.LogMel(**msgspec.structs.asdict(self))
 
 
+class Signal(
+    msgspec.Struct,
+    Preparation,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag=SIGNAL,
+):
+    """How readings of sensors, `rate_hz` a second, become the network's input: one window of them.
+
+    A reading has one number a channel, of which `offset` is subtracted and which is divided by
+    `scale`. A device begins a window every `hop` readings. `units` names what the numbers are, for
+    a person.
+    """
+
+    rate_hz: _Hertz
+    window: _Length
+    hop: _Length
+    offset: _Channels
+    scale: _Channels
+    units: Line = ""
+
+    def __post_init__(self) -> None:
+        if len(self.offset) != len(self.scale):
+            raise ValueError(f"{len(self.offset)} offsets for {len(self.scale)} scales")
+        if not all(isfinite(one) for one in (*self.offset, *self.scale)) or not all(self.scale):
+            raise ValueError("offsets and scales must be finite, and no scale 0")
+
+    @property
+    def channels(self) -> int:
+        """Numbers in a reading."""
+        return len(self.offset)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(1, window, channels)."""
+        return 1, self.window, self.channels
+
+
+_TAGGED: Final[dict[object, type[LogMel] | type[Signal]]] = {LOG_MEL: LogMel, SIGNAL: Signal}
+
+
 def decode_preparation(kind: type, value: Any) -> Preparation:
     """msgspec's `dec_hook` for a `Preparation`. Raises ValueError.
 
@@ -96,8 +143,9 @@ def decode_preparation(kind: type, value: Any) -> Preparation:
     bundles that are out there, so their digests, must stay.
     """
     assert kind is Preparation
-    sounds = isinstance(value, dict) and value.get("kind") == LOG_MEL
+    tag = value.get("kind") if isinstance(value, dict) else None
+    way = _TAGGED.get(tag, Preprocess) if isinstance(tag, str) else Preprocess
     try:
-        return msgspec.convert(value, LogMel) if sounds else msgspec.convert(value, Preprocess)
+        return msgspec.convert(value, way)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None  # msgspec adds where in the manifest

@@ -43,17 +43,13 @@ from headtail.region.chart import draw_drive, draw_map
 from headtail.region.replay import Fixed, Run, Setting, replay
 from headtail.region.samples import Samples, take_samples
 from headtail_device.controller import Goal
-from headtail_device.controller.option import LOCAL, way_name
-from headtail_device.placement import Offload
+from headtail_device.placement import LOCAL, Offload, way_name
 from headtail_fabric.emulator import parse_link
-from headtail_models.bundle import open_bundle
+from headtail_models.bundle import Bundle, open_bundle
+from headtail_models.bundle.manifest import Manifest
 from headtail_models.data.coco_photos import CocoPhotos
 
 PHOTOS: Final = "coco-photos.tar"
-PICTURES: Final = ("jpeg:90:0.0037", "webp:90:-0.0018")
-"""Codec, quality, and the mAP50 that yolov3-tiny-coco loses by it on the 88 photos that its cuts
-were measured on. JPEG 90 is the lightest JPEG that is as near to the whole model as the lightest
-cut (agreement 0.995 and 0.994; JPEG 80 has 0.992 and loses 0.0066, JPEG 75 0.986 and 0.0108)."""
 DRIVE: Final = (
     "6s wifi-good; 4s lte; 4s lte-bad; 3s wifi-bad; 5s rate=150kbit rtt=100ms jitter=30ms; "
     "2s outage; 5s 3g; 4s lte; 5s 5g; 3s wifi-bad; repeat"
@@ -90,14 +86,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--deadline", type=float, default=2.0, help="s a frame (default 2)")
     parser.add_argument("--period", type=float, default=0.1, help="s between frames (default 0.1)")
-    parser.add_argument("--max-drop", type=float, default=0.005, help="of accuracy, for all ways")
+    parser.add_argument("--max-drop", type=float, default=0.01, help="of accuracy, for all ways")
     parser.add_argument(
         "--picture",
         type=_picture,
         action="append",
         metavar="CODEC:QUALITY:DROP",
         help="a picture codec and the accuracy it costs; the first is what the controller is to "
-        f"beat (default {', '.join(PICTURES)})",
+        "beat (default: those that the bundle knows, the lightest JPEG first)",
     )
     parser.add_argument("--drive", default=DRIVE, metavar="LINK", help="the drive-by's trace")
     parser.add_argument("--drive-s", type=float, default=_DRIVE_S, help="how long it lasts")
@@ -107,7 +103,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    pictures: list[_Picture] = options.picture or [_picture(text) for text in PICTURES]
     report = Report(
         "region",
         {
@@ -125,6 +120,12 @@ def run(options: argparse.Namespace) -> Report:
         where = f"at {options.photos}" if options.photos else f": name one with --photos, or {DATA}"
         report.skip(f"no photo set {where}")
         return report
+    bundle = open_bundle(ensure_bundle(options.bundle))
+    pictures = options.picture or _known(bundle.manifest, options.max_drop)
+    if not pictures:
+        report.skip(f"{bundle.name} knows no picture codec: name one with --picture")
+        return report
+    report.settings["bundle"] = bundle.name
     grid = Grid(
         rates_bits_s=tuple(rate * 1e6 for rate in options.rates),
         rtts_s=tuple(rtt / 1000 for rtt in options.rtts),
@@ -133,7 +134,7 @@ def run(options: argparse.Namespace) -> Report:
     pace = Pace(frames=options.frames, period_s=options.period, deadline_s=options.deadline)
     goal = Goal(max_drop=options.max_drop, seconds_a_point=0.0)
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        samples = _measure(options, pictures, progress)
+        samples = _measure(bundle, options, pictures, progress)
         task = progress.add_task("cells", total=len(grid))
         cells = []
         for cell in survey(samples, controllers(samples, goal), grid, pace):
@@ -157,10 +158,21 @@ def run(options: argparse.Namespace) -> Report:
     return report
 
 
+def _known(manifest: Manifest, max_drop: float) -> list[_Picture]:
+    """The picture codecs of the bundle that are accurate enough, the lightest JPEG first."""
+    known = [one for one in manifest.pictures if one.drop <= max_drop]
+    known.sort(key=lambda one: (one.codec != "jpeg", one.mean_bytes))
+    return [
+        _Picture(way=Offload(codec=one.codec, quality=one.quality), drop=one.drop) for one in known
+    ]
+
+
 def _measure(
-    options: argparse.Namespace, pictures: Sequence[_Picture], progress: Progress
+    bundle: Bundle,
+    options: argparse.Namespace,
+    pictures: Sequence[_Picture],
+    progress: Progress,
 ) -> Samples:
-    bundle = open_bundle(ensure_bundle(options.bundle))
     photos = CocoPhotos(options.photos).photos(options.split, limit=options.limit)
     task = progress.add_task("measuring", total=None)
     threads = cv2.getNumThreads()
@@ -204,7 +216,7 @@ def _best(runs: dict[str, Run], pace: Pace) -> str:
 
 
 def _ways_table(report: Report, samples: Samples) -> None:
-    drops = {option.way: option.drop for option in samples.options}
+    drops = {option.way: option.drop for option in samples.options()}
     report.table(
         "What was measured here, means a photo",
         ["way", "device ms", "edge ms", "bytes", "drop"],

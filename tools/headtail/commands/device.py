@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from headtail_device.config import DeviceConfig, Late, Mode, Pace
+from headtail_device.config import DeviceConfig, Late, Pace
+from headtail_device.placement_config import MODES, ExitPolicy
 from headtail_fabric import config, config_example
 from headtail_fabric.notify import Notifier, StopSignal
 
@@ -69,12 +70,18 @@ def add_settings(run: argparse.ArgumentParser) -> None:
     setting("--edge", "edge.endpoint", metavar="ENDPOINT", help="such as tcp://127.0.0.1:5557")
     setting("--key", "edge.key", type=Path, metavar="FILE", help="this device's key file")
     setting("--server-key", "edge.server_key", metavar="KEY", help="the edge's, or its .pub file")
+    setting("--seal-to", "edge.seal_to", metavar="KEY", help="seal:..., or the .seal.pub file")
     setting("--push-bundles", "edge.push_bundles", **switch, help="to an edge that lacks it")
     setting("--require-edge", "edge.required", **switch, help="fail when it can't be had")
-    setting("--mode", "mode", choices=get_args(Mode), help="the edge if it can be had, or never")
+    setting("--mode", "mode", choices=MODES, help="edge, local, auto, or what auto shall aim at")
+    setting("--max-drop", "controller.max_drop", type=float, metavar="SHARE", help="for auto")
+    setting("--hedge", "controller.hedge", **switch, help="compute here too when the edge is slow")
     setting("--cut", "way.cut", metavar="NAME", help="where to cut; input sends the picture")
     setting("--codec", "way.codec", metavar="NAME", help="how what crosses is encoded")
     setting("--exit-point", "gates.exit_point", metavar="NAME", help="how eager exits are, or off")
+    setting(
+        "--exit-policy", "gates.exit_policy", choices=get_args(ExitPolicy), help="who leaves there"
+    )
     setting("--filter", "gates.filter", **switch, help="end frames that hold nothing of interest")
     setting("--quality", "way.quality", type=int, metavar="N", help="of jpeg and webp, 1 to 100")
     setting("--pace", "pace", choices=get_args(Pace), help="of a video file")

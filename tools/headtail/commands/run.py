@@ -32,6 +32,7 @@ examples:
   headtail run --source street.mp4 --cut L5 --codec q4+zstd
   headtail run --edge tcp://192.168.1.5:5557   an edge that runs elsewhere
   headtail run --mode local                    the whole model here, to compare
+  headtail run --mode auto                     each frame where it is best
   headtail run --link wifi-bad                 over an emulated link: see `headtail link --help`
 """
 
@@ -99,15 +100,16 @@ def _settings(
             flags[key] = value
     if not given("source"):
         flags["source"] = str(ensure_clip())
-    if not given("edge.endpoint"):
+    elsewhere = given("edge.endpoint") or given("edges")
+    if not elsewhere:
         # Not the address yet, which takes an edge to know: the rest is checked before one starts.
         flags["edge.endpoint"] = "tcp://127.0.0.1:0"
     settings = config.load(DeviceConfig, args.config, flags)
-    if link is not None and (given("edge.endpoint") or settings.mode != "edge"):
+    if link is not None and (elsewhere or not settings.has_edge):
         raise NoLinkToEmulateError(f"no edge of this run's own to emulate the link to: {args.link}")
     bundle = ensure_bundle(settings.bundle)
     flags["bundle"] = str(bundle)
-    if settings.mode == "edge" and not given("edge.endpoint"):
+    if settings.has_edge and not elsewhere:
         edge = cleanup.enter_context(LocalEdge(bundle, log=out / "edge.log"))
         console.print(f"edge at {edge.endpoint}, process {edge.pid}, log {out / 'edge.log'}")
         flags["edge.endpoint"] = edge.endpoint

@@ -9,9 +9,8 @@ import numpy as np
 
 from headtail.region.replay import Controlled, Fixed, Run, Setting, replay
 from headtail.region.samples import Samples
-from headtail_device.controller import Controller, Goal, menu
-from headtail_device.controller.option import LOCAL
-from headtail_device.placement import Offload
+from headtail_device.controller import Controller, Goal, undominated
+from headtail_device.placement import LOCAL, Offload
 from headtail_fabric.emulator import LinkConditions, LinkTrace
 
 CONTROLLER: Final = "controller"
@@ -77,7 +76,7 @@ def contenders(samples: Samples) -> tuple[str, ...]:
     another remote way beats in the device's time, the edge's time and bytes at once, and so on
     every link."""
     lightest: dict[str, str] = {}
-    for option in samples.options:
+    for option in samples.options():
         place = option.way if isinstance(option.placement, Offload) else option.way.split(" ")[0]
         kept = lightest.setdefault(place, option.way)
         if samples.mean_bytes(option.way) < samples.mean_bytes(kept):
@@ -140,8 +139,7 @@ def controllers(samples: Samples, goal: Goal) -> Callable[[float], Controller]:
     """Controllers that know what the device measures of itself, and nothing of link and edge."""
 
     def make(slowdown: float) -> Controller:
-        slowed = samples.costs.slowed(slowdown)
-        return Controller(menu(samples.manifest, slowed, samples.offloads), goal=goal)
+        return Controller(undominated(samples.options(slowdown)), goal=goal)
 
     return make
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headtail.region.cells import Cell, Grid
 from headtail.region.replay import Run
-from headtail_device.controller.option import LOCAL
+from headtail_device.placement import LOCAL
 from headtail_fabric.emulator import LinkTrace
 from headtail_models import plotting
 from headtail_models.bundle.manifest import INPUT

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from headtail.region.link import SimulatedLink
 from headtail.region.samples import Sample
-from headtail_device.controller import Controller, Decision, Finished, way_name
-from headtail_device.controller.option import LOCAL
-from headtail_device.placement import Observation
+from headtail_device.controller import Controller
+from headtail_device.decision import Decision, Experience
+from headtail_device.placement import LOCAL, Observation, way_name
 from headtail_fabric.emulator import LinkTrace
 from headtail_fabric.link import LinkEstimate
 from headtail_fabric.wire import Hints
@@ -75,7 +75,7 @@ class Contender(Protocol):
 
     def way(self, link: LinkEstimate, now: float, deadline_s: float) -> str: ...
 
-    def ended(self, was: Finished, now: float) -> None: ...
+    def ended(self, was: Experience, now: float) -> None: ...
 
 
 class Fixed:
@@ -87,7 +87,7 @@ class Fixed:
     def way(self, link: LinkEstimate, now: float, deadline_s: float) -> str:
         return self._way
 
-    def ended(self, was: Finished, now: float) -> None:
+    def ended(self, was: Experience, now: float) -> None:
         pass
 
 
@@ -100,6 +100,7 @@ class Controlled:
 
     def way(self, link: LinkEstimate, now: float, deadline_s: float) -> str:
         seen = Observation(
+            now=now,
             edge_ready=True,
             free_window=1,
             in_flight=0,
@@ -108,10 +109,10 @@ class Controlled:
             hints=Hints(),
             link=link,
         )
-        self._decision = self._controller.decide(seen, now)
+        self._decision = self._controller.place(seen)
         return way_name(self._decision.placement)
 
-    def ended(self, was: Finished, now: float) -> None:
+    def ended(self, was: Experience, now: float) -> None:
         assert self._decision is not None, "a frame ends after its decision"
         self._controller.finished(self._decision, was, now)
 
@@ -145,15 +146,15 @@ def replay(contender: Contender, samples: Mapping[str, Sequence[Sample]], settin
 
 def _frame(
     link: SimulatedLink, way: str, sample: Sample, slowdown: float, now: float
-) -> tuple[float, int, Finished]:
+) -> tuple[float, int, Experience]:
     """When a frame's answer is there, the bytes sent, and what is told of it."""
     device_s = sample.device_s * slowdown
     if way == LOCAL:
-        return now + device_s, 0, Finished(device_s=device_s, total_s=device_s)
+        return now + device_s, 0, Experience(device_s=device_s, total_s=device_s)
     exchange = link.request(
         sample.payload_bytes, sample.answer_bytes, server_s=sample.server_s, now=now + device_s
     )
-    was = Finished(
+    was = Experience(
         device_s=device_s,
         total_s=exchange.received_at - now,
         payload_bytes=sample.payload_bytes,

@@ -8,18 +8,23 @@ from typing import Final
 
 import numpy as np
 
-from headtail_device.controller import Option, StageCosts, WayCost, menu, way_name, ways
-from headtail_device.controller.option import LOCAL
+from headtail_device.controller import Option, StageCosts, WayCost, menu, ways
+from headtail_device.controller.menu import drop_of
 from headtail_device.head import HeadRunner
-from headtail_device.placement import Offload, Remote
+from headtail_device.placement import LOCAL, Offload, Remote, way_name
 from headtail_fabric.codec.base import Array
 from headtail_fabric.wire import Buffer
 from headtail_models.bundle import Bundle
 from headtail_models.bundle.codecs import PictureCodecs
+from headtail_models.bundle.cut_rules import OFF
 from headtail_models.bundle.manifest import Manifest
+from headtail_models.head_chain import GateSettings
 from headtail_models.task import Picture, Task, task_for
 
 _WARM_UP: Final = 2
+
+GATES: Final = GateSettings(exit_point=OFF, filter=False)
+"""Every frame is to cross: what is compared is where it is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +51,11 @@ class Samples:
         """What a device as fast as this machine finds when it measures itself."""
         return StageCosts(ways={way: _cost(samples) for way, samples in self.by_way.items()})
 
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """What a controller on such a device is given."""
-        return menu(self.manifest, self.costs, self.offloads)
+    def options(self, slowdown: float = 1.0) -> tuple[Option, ...]:
+        """What there is to choose from on a device that takes `slowdown` times as long."""
+        remotes = ways(self.manifest, self.offloads)
+        costs = self.costs.slowed(slowdown)
+        return menu(self.manifest, costs, remotes, self.offloads, gates=GATES)
 
     def mean_bytes(self, way: str) -> float:
         """Of the payload."""
@@ -85,12 +91,12 @@ def take_samples(
     each on every picture, with one thread. `offloads` gives the drop of each picture codec. The
     edge's times are divided by `edge_speedup`."""
     clock = ProcessorClock()
-    head = HeadRunner(bundle, threads=1, clock=clock)
+    head = HeadRunner(bundle, threads=1, clock=clock, gates=GATES)
     edge = _Edge(bundle, clock)
     by_way = {LOCAL: _local(head, pictures, clock)}
     on_way(LOCAL)
     for remote in ways(bundle.manifest, offloads):
-        if _drop(bundle, remote, offloads) > max_drop:
+        if drop_of(bundle.manifest, remote, offloads) > max_drop:
             continue
         way = way_name(remote)
         by_way[way] = _remote(head, edge, pictures, remote, edge_speedup)
@@ -171,10 +177,3 @@ def _cost(samples: Sequence[Sample]) -> WayCost:
         payload_bytes=fmean(sizes),
         payload_deviation_bytes=pstdev(sizes),
     )
-
-
-def _drop(bundle: Bundle, remote: Remote, offloads: Mapping[Offload, float]) -> float:
-    if isinstance(remote, Offload):
-        return offloads[remote]
-    measured = bundle.cut(remote.cut).measured
-    return next((one.drop for one in measured if one.codec == remote.codec), 0.0)
