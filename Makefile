@@ -19,8 +19,10 @@ lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev  ## mypy --strict
+types: $(VENV)/.dev $(VENV)/.stubs  ## mypy --strict, and the firmware against its boards' stubs
 	$(BIN)/mypy
+	$(BIN)/basedpyright -p firmware/types/rp2.json
+	$(BIN)/basedpyright -p firmware/types/esp32.json
 
 imports: $(VENV)/.dev  ## import-linter
 	$(BIN)/lint-imports
@@ -53,3 +55,9 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q -e '.[dev]'
 	touch $@ $(VENV)/.run
+
+# What MicroPython's modules look like on each board; beside each other, since they differ.
+$(VENV)/.stubs: $(BIN)/python
+	$(BIN)/pip install -q --upgrade --target $(VENV)/stubs/rp2 micropython-rp2-rpi_pico_w-stubs==1.29.0.post1
+	$(BIN)/pip install -q --upgrade --target $(VENV)/stubs/esp32 micropython-esp32-esp32_generic_s3-stubs==1.29.0.post1
+	touch $@

@@ -14,6 +14,7 @@ from headtail.boards import heads
 from headtail.boards.checkout import compiled
 from headtail.boards.counting import Counter
 from headtail.boards.emulated import BoardError, EmulatedBoard, find_firmware
+from headtail_models.mcu.costs import THUMB, VIPER, instructions_of
 from headtail_models.mcu.export import export_head
 from mcu_graphs import drawn_graph, drawn_samples
 from micropython_runner import SCRIPTS, tool
@@ -56,6 +57,15 @@ def test_a_keyword_spotter_stays_within_its_instructions(counter: Counter) -> No
         assert sum(counted.instructions[kernels]) <= budget
     dense = [np.array(counted.instructions[kernels]) for kernels in counted.kernels]
     assert (dense[0] <= dense[1] * 1.01).all()
+
+
+def test_the_exporter_estimates_what_is_counted(counter: Counter) -> None:
+    program = heads.keyword_spotter()
+    counted = counter.count(program)
+    for kernels, costs in (("thumb", THUMB), ("viper", VIPER)):
+        for op, count in zip(program.ops, counted.instructions[kernels], strict=True):
+            if count > 1e6:
+                assert instructions_of(op, costs) == pytest.approx(count, rel=0.1)
 
 
 def test_counting_is_the_same_each_time(counter: Counter) -> None:

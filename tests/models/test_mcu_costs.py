@@ -42,9 +42,9 @@ def test_it_refuses_with_every_limit_and_by_how_much() -> None:
 def test_it_refuses_what_takes_too_long() -> None:
     graph = GraphDrawing(Shape(1, 1, 400)).convolution(200).end()
     program = export_head(graph, drawn_samples(graph)).program
-    budget(program, RP2040, max_milliseconds=100).check()
+    budget(program, RP2040, max_milliseconds=30).check()
     with pytest.raises(DoesNotFitError, match="time"):
-        budget(program, RP2040, max_milliseconds=5).check()
+        budget(program, RP2040, max_milliseconds=3).check()
 
 
 def test_faster_boards_are_faster() -> None:

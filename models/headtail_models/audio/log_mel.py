@@ -75,8 +75,8 @@ class LogMel:
     def spectra(self, samples: Samples) -> NDArray[np.float32]:
         """Log-mel spectra (t, bands) of every whole window."""
         frames = sliding_window_view(samples.astype(np.float64), self.window)[:: self.hop]
-        magnitudes = np.abs(np.fft.rfft(frames * self._hann, n=self.fft, axis=1))
-        return np.log(magnitudes @ self._mel + self.offset).astype(np.float32)
+        magnitudes = np.abs(np.fft.rfft(frames * self.hann, n=self.fft, axis=1))
+        return np.log(magnitudes @ self.mel + self.offset).astype(np.float32)
 
     @property
     def block(self) -> int:
@@ -85,11 +85,12 @@ class LogMel:
         return gcd(self.patch, self.patch_hop)
 
     @cached_property
-    def _hann(self) -> NDArray[np.float64]:
+    def hann(self) -> NDArray[np.float64]:
+        """The window, (window,)."""
         return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.window) / self.window)
 
     @cached_property
-    def _mel(self) -> NDArray[np.float64]:
+    def mel(self) -> NDArray[np.float64]:
         """(fft / 2 + 1, bands): triangles that are straight on the mel scale."""
         bins = _mels(np.arange(self.fft // 2 + 1) * self.rate / self.fft)
         edges = np.linspace(_mels(self.low_hz), _mels(self.high_hz), self.bands + 2)

@@ -7,6 +7,7 @@ All numbers little-endian, every section at a multiple of 4.
     exit     8 + 512 B, where the head has one
     ops      64 B each
     data     of each op: 8 B a channel (bias i32, multiplier u16, drop u8, shift u8), weights u8
+    front    what turns samples into the input's levels, where the head has a front end
     crc32    4 B, of everything before
 """
 
@@ -38,7 +39,7 @@ MAX_OPS: Final = 512
 MAX_OUTPUTS: Final = 8
 OP_BYTES: Final = 64
 
-_HEADER: Final = struct.Struct("<4sIIHHB3xIHHHBxfIIII12x")
+_HEADER: Final = struct.Struct("<4sIIHHB3xIHHHBxfIIIII8x")
 _OUTPUT: Final = struct.Struct("<BBBxHHHxxIIf")
 _EXIT: Final = struct.Struct("<BBHI")
 _EXIT_BYTES: Final = _EXIT.size + 2 * EXPONENTIALS
@@ -64,12 +65,15 @@ def write_blob(
     exit: Exit | None,
     seed: int,
     data: bytes,
+    front: bytes = b"",
 ) -> bytes:
-    """The bytes of a head whose ops count on `data` to begin at `data_offset`."""
+    """The bytes of a head whose ops count on `data` to begin at `data_offset`. `data` and `front`
+    are multiples of 4 bytes."""
     ops_at = data_offset(ops=0, outputs=len(outputs), has_exit=exit is not None)
+    front_at = ops_at + len(ops) * OP_BYTES + len(data)
     header = _HEADER.pack(
         MAGIC,
-        ops_at + len(ops) * OP_BYTES + len(data) + _CHECKSUM.size,
+        front_at + len(front) + _CHECKSUM.size,
         arena,
         len(ops),
         exit.ops if exit else 0,
@@ -82,9 +86,10 @@ def write_blob(
         ops_at,
         _HEADER.size,
         _HEADER.size + len(outputs) * _OUTPUT.size if exit else 0,
+        front_at if front else 0,
     )
     rows = (_op_bytes(op) for op in ops)
-    parts = (header, *map(_output_bytes, outputs), _exit_bytes(exit), *rows, data)
+    parts = (header, *map(_output_bytes, outputs), _exit_bytes(exit), *rows, data, front)
     body = b"".join(parts)
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
@@ -98,13 +103,15 @@ def read_blob(blob: bytes) -> Program:
     (_, total, arena, op_count, exit_ops, output_count, input_offset, *geometry) = (
         _HEADER.unpack_from(blob)
     )
-    h, w, c, zero, scale, seed, ops_at, outputs_at, exit_at = geometry
+    h, w, c, zero, scale, seed, ops_at, outputs_at, exit_at, front_at = geometry
     behind = data_offset(ops=0, outputs=output_count, has_exit=False)
     places = _HEADER.size, behind + _EXIT_BYTES * (exit_at != 0), behind * (exit_at != 0)
     if (outputs_at, ops_at, exit_at) != places or op_count > MAX_OPS or output_count > MAX_OUTPUTS:
         raise BlobError(f"{op_count} operations and {output_count} outputs at {ops_at}")
     if total != len(blob) or ops_at + op_count * OP_BYTES + _CHECKSUM.size > total:
         raise BlobError(f"{len(blob)} bytes, {total} announced")
+    if front_at and not ops_at + op_count * OP_BYTES <= front_at < total - _CHECKSUM.size:
+        raise BlobError(f"a front end at {front_at} of {total} bytes")
     outputs = tuple(
         _output(blob[at : at + _OUTPUT.size])
         for at in range(outputs_at, outputs_at + output_count * _OUTPUT.size, _OUTPUT.size)
@@ -121,6 +128,7 @@ def read_blob(blob: bytes) -> Program:
         outputs=outputs,
         exit=_exit(blob[exit_at:], exit_ops, outputs) if exit_at else None,
         seed=seed,
+        front=blob[front_at:-4] if front_at else b"",
         blob=blob,
     )
 

@@ -29,6 +29,11 @@ class Board:
         """Heap that a head may take: its arena and its blob."""
         return self.heap_bytes - self.reserved_bytes
 
+    @property
+    def has_thumb(self) -> bool:
+        """Whether the kernels in assembler run here."""
+        return self.core.startswith("Cortex")
+
     def milliseconds(self, instructions: float) -> float:
         """An estimate, never a measurement."""
         return instructions * self.cycles_per_instruction / self.mhz / 1000

@@ -1,7 +1,7 @@
 """What each operation of a head costs a board, and whether the board can carry it.
 
-Instructions are those of the viper kernels on a Cortex-M3, counted in the machine code that
-mpy-cross makes of them (straight-line inner loops, so counting is exact there) and rounded up.
+Instructions are those of the kernels on a Cortex-M3, fitted to what an emulated one counted
+(`headtail bench mcu`); `tests/firmware/test_firmware_emulated.py` holds them to it.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,34 @@ from headtail_models.mcu.boards import Board
 from headtail_models.mcu.errors import DoesNotFitError
 from headtail_models.mcu.program import Op, OpKind, Program, Role
 
-_DENSE: Final = 13.5
 _INPUT_SUM: Final = 6
-_DEPTHWISE: Final = 18.5
-_REQUANTISE: Final = 130
 _ADDITION: Final = 85
 _COPY: Final = 25
-_COPY_BY_WORDS: Final = 7
+_COPY_BY_WORDS: Final = 2.5
 _WINDOW_ROW: Final = 55
+_GATHERED_ROW: Final = 140
 _MAX_TAP: Final = 24
 _AVERAGE_TAP: Final = 19
 _POOL_OUTPUT: Final = 85
 _PACK: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCosts:
+    """Instructions of one kind of kernels: a multiply-add of a convolution, one of a depthwise 3x3,
+    one of another depthwise window, an output's requantising, and what a pixel adds."""
+
+    dense: float
+    depthwise: float
+    depthwise_other: float
+    requantise: float
+    pixel: float
+
+
+VIPER: Final = KernelCosts(
+    dense=13.1, depthwise=19.4, depthwise_other=30, requantise=138, pixel=450
+)
+THUMB: Final = KernelCosts(dense=4.1, depthwise=7.2, depthwise_other=30, requantise=66, pixel=700)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +73,8 @@ class Limit:
 
     def __str__(self) -> str:
         return (
-            f"{self.name} {self.need:,.0f} {self.unit}, {self.over:,.0f} {self.unit} more than the "
-            f"{self.has:,.0f} there are"
+            f"{self.name} {_said(self.need)} {self.unit}, {_said(self.over)} {self.unit} more than "
+            f"the {_said(self.has)} there are"
         )
 
 
@@ -108,7 +124,7 @@ def budget(
     last = {op.dst: index for index, op in enumerate(program.ops)}
     costs = []
     for index, op in enumerate(program.ops):
-        instructions = round(instructions_of(op))
+        instructions = round(instructions_of(op, THUMB if board.has_thumb else VIPER))
         costs.append(
             OpCost(
                 name=names[index] if index < len(names) else op.kind.name.lower(),
@@ -139,19 +155,22 @@ def budget(
     )
 
 
-def instructions_of(op: Op) -> float:
-    """On a Cortex-M3, an estimate from the kernels' machine code."""
+def instructions_of(op: Op, kernels: KernelCosts) -> float:
+    """On a Cortex-M3, an estimate."""
     outputs, pixels = op.shape.size, op.shape.h * op.shape.w
     window = op.kernel[0] * op.kernel[1]
     match op.kind:
         case OpKind.CONVOLUTION:
-            gathered = 0 if op.is_direct else op.k
-            each_pixel = op.k * _INPUT_SUM + gathered * _COPY
-            return outputs * (op.k * _DENSE + _REQUANTISE) + pixels * each_pixel
+            gathering = 0 if op.is_direct else op.k * _COPY + op.kernel[0] * _GATHERED_ROW
+            each_pixel = op.k * _INPUT_SUM + kernels.pixel + gathering
+            each_output = op.k * kernels.dense + kernels.requantise
+            return outputs * each_output + pixels * each_pixel
         case OpKind.DEPTHWISE:
             strip = op.shape.h * op.kernel[0] * (op.shape.w * op.stride[1] + op.kernel[1])
             copied = _COPY if op.source.c % 4 else _COPY_BY_WORDS
-            return outputs * (window * _DEPTHWISE + _REQUANTISE) + strip * op.source.c * copied
+            tap = kernels.depthwise if op.kernel == (3, 3) else kernels.depthwise_other
+            each_output = window * tap + kernels.requantise
+            return outputs * each_output + strip * op.source.c * copied
         case OpKind.ADDITION:
             return outputs * _ADDITION
         case OpKind.MAX_POOL | OpKind.AVERAGE_POOL:
@@ -159,6 +178,10 @@ def instructions_of(op: Op) -> float:
             return outputs * (window * tap + op.kernel[0] * _WINDOW_ROW + _POOL_OUTPUT)
         case OpKind.PACK:
             return outputs * _PACK
+
+
+def _said(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 100 or amount == int(amount) else f"{amount:.3g}"
 
 
 def _ram_bytes(op: Op) -> int:

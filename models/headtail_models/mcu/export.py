@@ -1,17 +1,28 @@
 """A head in floating point to the blob that a board runs."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from headtail_models.mcu.blob import data_offset, read_blob, write_blob
-from headtail_models.mcu.errors import McuError
+from headtail_models.bundle.manifest import Preparation
+from headtail_models.mcu.blob import MAX_OPS, MAX_OUTPUTS, data_offset, read_blob, write_blob
+from headtail_models.mcu.errors import DoesNotFitError, McuError
+from headtail_models.mcu.fronts import make_front
 from headtail_models.mcu.layers import Floats, HeadGraph
 from headtail_models.mcu.placing import place
-from headtail_models.mcu.program import Criterion, Exit, Op, Output, Program, Role, golden_input
+from headtail_models.mcu.program import (
+    EXPONENTIALS,
+    Criterion,
+    Exit,
+    Op,
+    Output,
+    Program,
+    Role,
+    golden_input,
+)
 from headtail_models.mcu.quantise import lower, settled
 from headtail_models.mcu.ranges import Quantiser, calibrate
 from headtail_models.mcu.twin import Twin
@@ -45,11 +56,15 @@ def export_head(
     bits: int = 8,
     exit: ExitWish | None = None,
     logits: Sequence[str] = (),
+    ranges: Mapping[str, Quantiser] | None = None,
+    preparation: Preparation | None = None,
 ) -> Exported:
     """Quantise on `samples` (N, h, w, c), place, and record the golden vector.
 
     Outputs are features of `bits` bits a value, but for the exit's and those named in `logits`,
-    which have 8. Raises CalibrationError, OutOfRangeError, UnsupportedLayerError, McuError.
+    which have 8. `ranges` name the quantisers of tensors that somebody else has fixed;
+    `preparation` gives the head a front end. Raises CalibrationError, OutOfRangeError,
+    UnsupportedLayerError, FrontEndError, McuError.
     """
     _check_names(graph, exit, logits)
     early = 0
@@ -57,9 +72,10 @@ def export_head(
         graph, early = graph.ordered_for(exit.output)
     answers = {*logits, exit.output} if exit else set(logits)
     widths = {name: bits for name in graph.outputs if name not in answers}
-    quantisers = settled(graph, calibrate(graph, samples, bits=widths))
+    quantisers = settled(graph, calibrate(graph, samples, bits=widths) | dict(ranges or {}))
     lowered = lower(graph, quantisers)
     packs = sum(quantisers[name].bits < 8 for name in graph.outputs)
+    _check_counts(len(lowered) + packs, len(graph.outputs))
     placement = place(
         graph,
         lowered,
@@ -81,6 +97,7 @@ def export_head(
         outputs=outputs,
         exit=_exit(exit, graph, quantisers, early),
         data=placement.data,
+        front=make_front(preparation, quantisers[graph.input]) if preparation else b"",
     )
     return Exported(
         program=program,
@@ -92,8 +109,18 @@ def _check_names(graph: HeadGraph, exit: ExitWish | None, logits: Sequence[str])
     for name in (*logits, *((exit.output,) if exit else ())):
         if name not in graph.outputs:
             raise McuError(f"no output {name!r}; the model has {', '.join(graph.outputs)}")
-    if exit is not None and graph.outputs[exit.output].size > 256:
-        raise McuError(f"exit {exit.output!r} has {graph.outputs[exit.output].size} classes")
+    classes = graph.outputs[exit.output].size if exit is not None else 0
+    if exit is not None and classes > EXPONENTIALS:
+        raise DoesNotFitError(
+            f"exit {exit.output!r} has {classes} classes, {classes - EXPONENTIALS} more than "
+            f"{EXPONENTIALS}"
+        )
+
+
+def _check_counts(ops: int, outputs: int) -> None:
+    for count, most, what in ((ops, MAX_OPS, "operations"), (outputs, MAX_OUTPUTS, "outputs")):
+        if count > most:
+            raise DoesNotFitError(f"the head has {count} {what}, {count - most} more than {most}")
 
 
 def _output(

@@ -59,7 +59,11 @@ def shared_factors(reals: tuple[float, ...], *, bound: int) -> tuple[tuple[int, 
         raise OutOfRangeError(f"scale factors {reals}")
     bits = 29 - (bound * len(reals)).bit_length()
     if bits < 8:
-        raise OutOfRangeError(f"a window of {bound // 255} values, too many to average")
+        most = (2**21 - 1) // (_SPAN - 1)
+        values = bound // (_SPAN - 1)
+        raise OutOfRangeError(
+            f"an average of {values:,} values, {values - most:,} more than {most:,}"
+        )
     _, shift = _mantissa(largest, bits=min(bits, 20))
     return tuple(round(real * 2.0**shift) for real in reals), shift
 

@@ -7,7 +7,6 @@ convolutions, constants, identities); what is left is read node by node.
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,8 @@ import onnxruntime
 from headtail_fabric.errors import ConfigError
 from headtail_fabric.logs import printable
 from headtail_models.mcu.errors import UnsupportedLayerError
-from headtail_models.mcu.layers import Floats, HeadGraph, Layer, LayerKind, Shape
+from headtail_models.mcu.graph_builder import GraphBuilder, Origin, check_pads
+from headtail_models.mcu.layers import Floats, HeadGraph, LayerKind, Shape
 
 try:
     import onnx
@@ -55,7 +55,7 @@ def _folded(path: Path) -> Any:
 
 
 class _Reader:
-    """One pass over the nodes; `_storage` says under which name a tensor's values lie."""
+    """One pass over the nodes."""
 
     def __init__(self, model: Any) -> None:
         graph = model.graph
@@ -65,39 +65,25 @@ class _Reader:
             value.name: tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
             for value in [*graph.input, *graph.value_info, *graph.output]
         }
-        self._layers: dict[str, Layer] = {}
-        self._storage: dict[str, str] = {}
-        self._flat: dict[str, Shape] = {}
         self._readers = Counter(name for node in graph.node for name in node.input)
         self._readers.update(value.name for value in graph.output)
+        inputs = [v.name for v in graph.input if v.name not in self._constants]
+        if len(inputs) != 1:
+            raise UnsupportedLayerError(f"the model has {len(inputs)} inputs, a head has one")
+        self._builder = GraphBuilder(inputs[0], self._shape(inputs[0]))
 
     def graph(self) -> HeadGraph:
         """Raises UnsupportedLayerError."""
-        inputs = [v.name for v in self._graph.input if v.name not in self._constants]
-        if len(inputs) != 1:
-            raise UnsupportedLayerError(f"the model has {len(inputs)} inputs, a head has one")
-        self._storage[inputs[0]] = inputs[0]
         for node in self._graph.node:
             self._read(node)
-        outputs = {}
-        for value in self._graph.output:
-            stored = self._storage.get(value.name)
-            if stored is None or stored not in self._layers:
-                raise UnsupportedLayerError(f"output {printable(value.name)} is not computed")
-            outputs[stored] = self._layers[stored].shape
-        return HeadGraph(
-            input=inputs[0],
-            input_shape=self._shape(inputs[0]),
-            layers=tuple(self._layers.values()),
-            outputs=outputs,
-        )
+        return self._builder.graph([value.name for value in self._graph.output])
 
     def _read(self, node: Any) -> None:
         reader = _READERS.get(node.op_type)
         if reader is None or node.domain not in ("", "ai.onnx"):
-            raise self._refused(node, "no kernel for it")
-        if node.op_type != "Constant" and self._source(node) is None:
-            raise self._refused(node, "its input is a constant")
+            raise _origin(node).refused("no kernel for it")
+        if node.op_type != "Constant" and not self._builder.holds(node.input[0]):
+            raise _origin(node).refused("its input is a constant")
         reader(self, node)
 
     def _convolution(self, node: Any) -> None:
@@ -105,34 +91,28 @@ class _Reader:
         weights = self._constant(node, 1)
         spatial = weights.ndim - 2
         if spatial not in (1, 2):
-            raise self._refused(node, f"{spatial} spatial axes")
+            raise _origin(node).refused(f"{spatial} spatial axes")
         if any(d != 1 for d in attributes.get("dilations", ())):
-            raise self._refused(node, "dilation")
+            raise _origin(node).refused("dilation")
         if spatial == 1:
             weights = weights[:, :, np.newaxis]
-        source, groups = self._shape(node.input[0]), attributes.get("group", 1)
-        out, depth = weights.shape[:2]
-        if groups == 1:
-            kind, weights = LayerKind.CONVOLUTION, weights.transpose(0, 2, 3, 1)
-        elif groups == source.c == out and depth == 1:
-            kind, weights = LayerKind.DEPTHWISE, weights[:, 0]
-        else:
-            raise self._refused(node, f"{groups} groups of {source.c} channels in, {out} out")
-        kernel = (int(weights.shape[1]), int(weights.shape[2]))
-        self._append(
-            node,
-            kind,
-            kernel=kernel,
-            weights=_floats(weights),
-            bias=self._bias(node, 2, out),
-            **self._geometry(node, attributes, kernel, source),
+        kernel = (int(weights.shape[2]), int(weights.shape[3]))
+        self._builder.convolution(
+            _origin(node),
+            input=node.input[0],
+            output=node.output[0],
+            shape=self._shape(node.output[0]),
+            weights=weights,
+            bias=self._bias(node, 2, weights.shape[0]),
+            groups=attributes.get("group", 1),
+            **self._geometry(node, attributes, kernel, self._shape(node.input[0])),
         )
 
     def _gemm(self, node: Any) -> None:
         attributes = _attributes(node)
         scales = attributes.get("alpha", 1.0), attributes.get("beta", 1.0)
         if attributes.get("transA", 0) or scales != (1.0, 1.0):
-            raise self._refused(node, "transA, alpha or beta")
+            raise _origin(node).refused("transA, alpha or beta")
         weights = self._constant(node, 1)
         out_first = weights if attributes.get("transB", 0) else weights.T
         self._dense(node, out_first, self._bias(node, 2, out_first.shape[0]))
@@ -140,51 +120,47 @@ class _Reader:
     def _matmul(self, node: Any) -> None:
         weights = self._constant(node, 1)
         if weights.ndim != 2:
-            raise self._refused(node, "weights that are not a matrix")
+            raise _origin(node).refused("weights that are not a matrix")
         self._dense(node, weights.T, np.zeros(weights.shape[1], dtype=np.float32))
 
     def _dense(self, node: Any, weights: Any, bias: Floats) -> None:
         name = node.input[0]
         if len(self._shapes[name]) != 2:
-            raise self._refused(node, f"input of shape {self._shapes[name]}, not flat")
-        before = self._flat.get(name, self._shape(name))
-        # ONNX flattened channels first; the board's values lie channels last.
-        ordered = weights.reshape(-1, before.c, before.h, before.w).transpose(0, 2, 3, 1)
-        self._append(
-            node,
-            LayerKind.CONVOLUTION,
-            source=Shape(1, 1, before.size),
-            weights=_floats(ordered.reshape(-1, 1, 1, before.size)),
-            bias=bias,
+            raise _origin(node).refused(f"input of shape {self._shapes[name]}, not flat")
+        self._builder.dense(
+            _origin(node), input=name, output=node.output[0], weights=weights, bias=bias
         )
 
     def _addition(self, node: Any) -> None:
-        names = [self._storage.get(name) for name in node.input]
-        if None in names or self._shape(node.input[0]) != self._shape(node.input[1]):
-            raise self._refused(node, "addition of a constant or of unlike shapes")
-        if self._flat.get(node.input[0]) != self._flat.get(node.input[1]):
-            raise self._refused(node, "addition of tensors flattened from unlike shapes")
-        if self._flat.get(node.input[0]) is not None:
-            self._flat[node.output[0]] = self._flat[node.input[0]]
-        self._append(node, LayerKind.ADDITION, inputs=tuple(str(name) for name in names))
+        self._builder.addition(_origin(node), inputs=tuple(node.input), output=node.output[0])
 
     def _pool(self, node: Any) -> None:
         attributes = _attributes(node)
         kernel = _pair(attributes["kernel_shape"])
         if attributes.get("ceil_mode", 0) or any(d != 1 for d in attributes.get("dilations", ())):
-            raise self._refused(node, "ceil_mode or dilation")
+            raise _origin(node).refused("ceil_mode or dilation")
         geometry = self._geometry(node, attributes, kernel, self._shape(node.input[0]))
         average = node.op_type == "AveragePool"
         if average and any(geometry["pads"]) and not attributes.get("count_include_pad", 0):
-            raise self._refused(node, "padding that does not count (count_include_pad=0)")
+            raise _origin(node).refused("padding that does not count (count_include_pad=0)")
         kind = LayerKind.AVERAGE_POOL if average else LayerKind.MAX_POOL
-        self._append(node, kind, kernel=kernel, **geometry)
+        self._append_pool(node, kind, kernel=kernel, **geometry)
 
     def _global_pool(self, node: Any) -> None:
         source = self._shape(node.input[0])
         peak = node.op_type == "GlobalMaxPool"
         kind = LayerKind.MAX_POOL if peak else LayerKind.AVERAGE_POOL
-        self._append(node, kind, kernel=(source.h, source.w))
+        self._append_pool(node, kind, kernel=(source.h, source.w))
+
+    def _append_pool(self, node: Any, kind: LayerKind, **fields: Any) -> None:
+        self._builder.append(
+            _origin(node),
+            kind,
+            inputs=(node.input[0],),
+            output=node.output[0],
+            shape=self._shape(node.output[0]),
+            **fields,
+        )
 
     def _mean(self, node: Any) -> None:
         axes = _attributes(node).get("axes")
@@ -192,11 +168,10 @@ class _Reader:
             axes = self._constant(node, 1).tolist()
         rank = len(self._shapes[node.input[0]])
         if axes is None or tuple(sorted(a % rank for a in axes)) != tuple(range(2, rank)):
-            raise self._refused(node, f"mean over axes {axes}, not over all rows and columns")
+            raise _origin(node).refused(f"mean over axes {axes}, not over all rows and columns")
         self._global_pool(node)
 
     def _clamp(self, node: Any) -> None:
-        """Into the layer before where nobody else reads that, else a layer of its own."""
         low, high = _RELU
         if node.op_type == "Clip":
             bounds = [
@@ -205,49 +180,25 @@ class _Reader:
             ]
             low = -np.inf if bounds[0] is None else bounds[0]
             high = np.inf if bounds[1] is None else bounds[1]
-        name, output = self._source(node), node.output[0]
-        if node.input[0] in self._flat:
-            self._flat[output] = self._flat[node.input[0]]
-        layer = self._layers.get(name or "")
-        if layer is None or self._readers[node.input[0]] > 1 or name != node.input[0]:
-            self._append(node, LayerKind.ADDITION, clamp=(low, high))
-            return
-        clamp = (max(layer.clamp[0], low), min(layer.clamp[1], high))
-        del self._layers[layer.output]
-        self._layers[output] = replace(layer, output=output, clamp=clamp)
-        self._storage[output] = output
+        self._builder.clamp(
+            _origin(node),
+            input=node.input[0],
+            output=node.output[0],
+            low=low,
+            high=high,
+            alone=self._readers[node.input[0]] == 1,
+        )
 
     def _rename(self, node: Any) -> None:
         """Identity, and what only changes the shape of values whose order stays."""
         name, output = node.input[0], node.output[0]
-        before, after = self._flat.get(name, self._shape(name)), self._shape(output)
-        if after.size != before.size or (after != before and after != Shape(1, 1, before.size)):
-            raise self._refused(node, f"{before} to {after}")
-        if after != before:
-            self._flat[output] = before
-        self._storage[output] = self._storage[name]
+        self._builder.rename(_origin(node), input=name, output=output, shape=self._shape(output))
 
     def _constant_node(self, node: Any) -> None:
         value = _attributes(node).get("value")
         if value is None:
-            raise self._refused(node, "a constant that is not a tensor")
+            raise _origin(node).refused("a constant that is not a tensor")
         self._constants[node.output[0]] = onnx.numpy_helper.to_array(value)
-
-    def _append(self, node: Any, kind: LayerKind, **fields: Any) -> None:
-        output = node.output[0]
-        layer = Layer(
-            **{
-                "name": printable(node.name or output),
-                "kind": kind,
-                "inputs": (self._source(node),),
-                "output": output,
-                "source": self._shape(node.input[0]),
-                "shape": self._shape(output),
-                **fields,
-            }
-        )
-        self._layers[output] = layer
-        self._storage[output] = output
 
     def _geometry(
         self, node: Any, attributes: Mapping[str, Any], kernel: tuple[int, int], source: Shape
@@ -260,13 +211,9 @@ class _Reader:
         if how in (b"SAME_UPPER", b"SAME_LOWER"):
             pads = _same_pads(source, kernel, stride, upper=how == b"SAME_UPPER")
         elif how not in (b"NOTSET", b"VALID"):
-            raise self._refused(node, f"auto_pad {how!r}")
-        if any(not 0 <= pad < size for pad, size in zip(pads, kernel + kernel, strict=True)):
-            raise self._refused(node, f"pads {tuple(pads)} of a window {kernel}")
+            raise _origin(node).refused(f"auto_pad {how!r}")
+        check_pads(_origin(node), pads, kernel)
         return {"stride": stride, "pads": tuple(int(p) for p in pads)}
-
-    def _source(self, node: Any) -> str | None:
-        return self._storage.get(node.input[0])
 
     def _shape(self, name: str) -> Shape:
         dims = self._shapes.get(name, ())
@@ -281,17 +228,14 @@ class _Reader:
     def _constant(self, node: Any, index: int) -> Any:
         value = self._constants.get(node.input[index])
         if value is None:
-            raise self._refused(node, "weights that are not constant")
+            raise _origin(node).refused("weights that are not constant")
         return value
 
     def _bias(self, node: Any, index: int, size: int) -> Floats:
         if len(node.input) <= index or not node.input[index]:
             return np.zeros(size, dtype=np.float32)
-        return _floats(np.broadcast_to(self._constant(node, index).reshape(-1), (size,)))
-
-    def _refused(self, node: Any, why: str) -> UnsupportedLayerError:
-        name = printable(node.name or (node.output[0] if node.output else "?"))
-        return UnsupportedLayerError(f"layer {name} ({printable(node.op_type)}): {why}")
+        found: Floats = np.broadcast_to(self._constant(node, index).reshape(-1), (size,))
+        return found
 
 
 _READERS: Final[Mapping[str, Callable[[_Reader, Any], None]]] = {
@@ -320,8 +264,9 @@ def _attributes(node: Any) -> dict[str, Any]:
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
-def _floats(values: Any) -> Floats:
-    return np.ascontiguousarray(values, dtype=np.float32)
+def _origin(node: Any) -> Origin:
+    name = node.name or (node.output[0] if node.output else "?")
+    return Origin(printable(name), printable(node.op_type))
 
 
 def _pair(values: Any) -> tuple[int, int]:

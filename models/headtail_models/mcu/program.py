@@ -49,6 +49,11 @@ class Criterion(IntEnum):
     MARGIN = 1
 
 
+MAX_PROBABILITY: Final = "max-probability"
+CRITERIA: Final = {MAX_PROBABILITY: Criterion.MAX_PROBABILITY, "margin": Criterion.MARGIN}
+"""By the names that bundles and commands have for them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One row. Offsets into the arena, except `data`, which is into the blob.
@@ -182,7 +187,11 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """A head as the board has it. The ops' `data` counts from the beginning of the blob."""
+    """A head as the board has it. The ops' `data` counts from the beginning of the blob.
+
+    `front` is the section of its front end (`log_mel_front`, `motion_front`), empty where levels
+    come from elsewhere.
+    """
 
     arena: int
     input_shape: Shape
@@ -193,6 +202,7 @@ class Program:
     exit: Exit | None
     seed: int
     blob: bytes
+    front: bytes = b""
 
 
 def golden_input(seed: int, size: int) -> bytes:

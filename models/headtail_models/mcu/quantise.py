@@ -25,6 +25,8 @@ Doubles = NDArray[np.float64]
 MAX_INNER: Final = 33_000
 """Products of one output: 255 * 255 * 33,000 < 2**31."""
 _MAX_BIAS: Final = 2**29
+_MAX_SUM: Final = 2**31 - 2**24
+"""With room for what rounding adds."""
 _MAX_SIDE: Final = 2**16 - 1
 _MAX_WINDOW: Final = 255
 
@@ -123,8 +125,11 @@ def _parameters(layer: Layer, source: Quantiser, target: Quantiser, *, inner: in
     bias = np.rint(layer.bias / (source.scale * scales)).astype(np.int64)
     bias -= source.zero * weights.sum(axis=1)
     bounds = 255 * np.abs(weights).sum(axis=1) + np.abs(bias)
-    if bounds.max() >= 2**31 - 2**24:
-        raise OutOfRangeError(f"layer {layer.name}: sums up to {bounds.max()} don't fit 32 bits")
+    if bounds.max() >= _MAX_SUM:
+        raise OutOfRangeError(
+            f"layer {layer.name}: sums up to {bounds.max():,}, "
+            f"{bounds.max() - _MAX_SUM + 1:,} more than 32 bits hold"
+        )
     table = np.zeros(layer.shape.c, dtype=CHANNEL)
     for channel, (scale, bound) in enumerate(zip(scales, bounds, strict=True)):
         factor = factor_of(source.scale * scale / target.scale, bound=int(bound))
@@ -158,9 +163,15 @@ def _check(layer: Layer) -> None:
             f"layer {layer.name}: {inner} products an output, {inner - MAX_INNER} more than "
             f"{MAX_INNER}"
         )
-    if max(*layer.source, *layer.shape) > _MAX_SIDE:
-        raise OutOfRangeError(f"layer {layer.name}: {layer.source} to {layer.shape} is too large")
-    if max(*layer.kernel, *layer.stride, *layer.pads) > _MAX_WINDOW:
+    side = max(*layer.source, *layer.shape)
+    if side > _MAX_SIDE:
         raise OutOfRangeError(
-            f"layer {layer.name}: window {layer.kernel}, stride {layer.stride}; the board has 255"
+            f"layer {layer.name}: {layer.source} to {layer.shape}, a side {side - _MAX_SIDE} more "
+            f"than {_MAX_SIDE}"
+        )
+    window = max(*layer.kernel, *layer.stride, *layer.pads)
+    if window > _MAX_WINDOW:
+        raise OutOfRangeError(
+            f"layer {layer.name}: window {layer.kernel}, stride {layer.stride}, pads {layer.pads}: "
+            f"{window - _MAX_WINDOW} more than {_MAX_WINDOW}"
         )

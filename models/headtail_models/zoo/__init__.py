@@ -17,6 +17,8 @@ _RECIPES: Final = {
     "mobilenetv2-imagenet": "mobilenet_v2",
     "yamnet-audio": "yamnet",
     "resnet-cifar10": "resnet_cifar",
+    "spoken-digits": "spoken_digits",
+    "motion": "motion",
 }
 """The module of each bundle: its `ASSETS`, and `make(files, folder)`, which writes the files of the
 bundle, of those of the assets, and gives their manifest."""

@@ -28,7 +28,10 @@ from headtail_models.vision.average_precision import (
 )
 
 BASES: Final = ("q8", "q4")
-PICTURES: Final = (("jpeg", 95), ("jpeg", 75), ("jpeg", 50), ("webp", 75))
+PICTURES: Final = (
+    *(("jpeg", quality) for quality in (95, 90, 80, 75, 50)),
+    *(("webp", quality) for quality in (90, 75)),
+)
 PICTURE: Final = "picture"
 """Stands for a cut's name where the picture itself is sent."""
 SHRUNK: Final = "shrunk picture"

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from headtail_models.bundle.manifest import Measured, QuantiserTable
+from headtail_models.bundle.manifest import Measured, MeasuredPicture, QuantiserTable
 
 CALIBRATION: Final = "calibration"
 MEASURED: Final = "measured"
@@ -26,13 +26,15 @@ class Calibration(_Record, frozen=True, kw_only=True):
 
 
 class Accuracy(_Record, frozen=True, kw_only=True):
-    """What the network gives at each cut with each codec, on photos nothing was chosen on."""
+    """What the network gives at each cut with each codec, and of the picture itself in others, on
+    photos nothing was chosen on."""
 
     network: str
     metric: str
     split: str
     full_value: float
     cuts: dict[str, tuple[Measured, ...]]
+    pictures: tuple[MeasuredPicture, ...] = ()
 
 
 def read_calibration(network: str) -> Calibration:

@@ -8,12 +8,12 @@ split, and measures what came out on the test split, on which nothing is chosen.
 
 import argparse
 import copy
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,31 +24,42 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from headtail_fabric.errors import HeadtailError
 from headtail_fabric.rans import Alphabet, CodingModel, RansCodec, StepLevels
 from headtail_fabric.rans.fit_tables import fit
-from headtail_models.bottleneck.cost import cost
 from headtail_models.bottleneck.rounding import HIGHEST, LOWEST
-from headtail_models.bundle.manifest import Measured, OperatingPoint, QuantiserTable
-from headtail_models.data.cifar10 import FILE, SIDE, Cifar10, LabelledPictures
+from headtail_models.bundle.manifest import (
+    SCHEMA,
+    ClassifyTask,
+    Coder,
+    Cut,
+    Exit,
+    Manifest,
+    Measured,
+    OperatingPoint,
+    Preprocess,
+    Provenance,
+    QuantiserTable,
+    StageEntry,
+    encode_manifest,
+)
+from headtail_models.data.cifar10 import FILE, MEAN, SIDE, STD, Cifar10, LabelledPictures
 from headtail_models.exits.answers import Answers
 from headtail_models.exits.cascade import Cascade, CascadeLogits, Piece
 from headtail_models.exits.criteria import Criterion
+from headtail_models.exits.policy import class_thresholds
 from headtail_models.exits.temperature import fit_temperature
 from headtail_models.exits.thresholds import AccuracyBudget, Point, Reached, choose
 from headtail_models.nets.resnet_cifar import ResNetCifar
 from headtail_models.stage import OnnxStage
 from headtail_models.training.cifar import CifarJob, normalised
-from headtail_models.training.errors import CheckpointError
-from headtail_models.training.export import export, halve
+from headtail_models.training.export import halve
 from headtail_models.training.recipe import Recipe, read_recipe
-from headtail_models.training.trainer import BEST
-from headtail_models.zoo.resnet_cifar import (
-    CUT,
-    NAME,
-    RECORD,
-    ExitRecord,
-    Record,
-    coder_file,
-)
+from headtail_models.training.releasing import write_stage
+from headtail_models.training.trainer import read_best
+from headtail_models.zoo.board_bundle import RECORD
+from headtail_models.zoo.resnet_cifar import CUT, NAME
+from headtail_models.zoo.versions import VERSIONS
 
+DEFAULT_POINT: Final = "drop-1"
+DEFAULT_CODEC: Final = "rans"
 CRITERION: Final[Criterion] = "entropy"
 DROPS: Final = {"drop-2": 0.02, "drop-1": 0.01, "drop-half": 0.005, "drop-0": 0.0}
 """Operating points from the most eager to the least, and the accuracy that each may cost."""
@@ -61,7 +72,7 @@ _CODED: Final = 500
 """Test pictures whose payloads are made; what an integer code loses needs no payload."""
 
 _PARTS: Final = {
-    # stage: tensor in, its shape, tensor out
+    # stage: tensor in, tensor out
     "trunk0": ("image", "near"),
     "branch0": ("near", "logits0"),
     "trunk1": ("near", "far"),
@@ -70,6 +81,8 @@ _PARTS: Final = {
     "tail": (CUT, "logits"),
     "full": ("image", "logits"),
 }
+
+Stages = Mapping[str, StageEntry]
 
 
 class _Whole(nn.Module):
@@ -97,8 +110,8 @@ def folded(network: ResNetCifar) -> ResNetCifar:
     return result
 
 
-def export_stages(network: ResNetCifar, out: Path) -> dict[str, int]:
-    """Write every stage of a network; their multiply-adds. Raises ExportError."""
+def export_stages(network: ResNetCifar, out: Path) -> Stages:
+    """Write every stage of a network. Raises ExportError."""
     whole = folded(network)
     halve(whole)
     parts: dict[str, nn.Module] = {
@@ -111,15 +124,12 @@ def export_stages(network: ResNetCifar, out: Path) -> dict[str, int]:
         "full": _Whole(whole),
     }
     shapes = _shapes(whole)
-    for name, (taken, given) in _PARTS.items():
-        export(
-            parts[name],
-            out / f"{name}.onnx",
-            shape=shapes[taken],
-            inputs=taken,
-            outputs=(given,),
+    return {
+        name: write_stage(
+            parts[name], out / f"{name}.onnx", shapes[taken], inputs=taken, output=given
         )
-    return {name: cost(parts[name], 1, *shapes[_PARTS[name][0]]).macs for name in _PARTS}
+        for name, (taken, given) in _PARTS.items()
+    }
 
 
 def open_cascade(out: Path) -> Cascade:
@@ -135,37 +145,49 @@ def open_cascade(out: Path) -> Cascade:
     )
 
 
-def exit_costs(macs: Mapping[str, int]) -> tuple[float, float, float]:
+def exit_costs(stages: Stages) -> tuple[float, float, float]:
     """Multiply-adds of a frame that leaves at each exit, and at the end."""
+    macs = {name: stage.macs for name, stage in stages.items()}
     first = macs["trunk0"] + macs["branch0"]
     second = first + macs["trunk1"] + macs["branch1"]
     return first, second, second + macs["head"] + macs["tail"]
 
 
-def calibrate(
-    logits: CascadeLogits, labels: NDArray[np.int64], macs: Mapping[str, int]
-) -> tuple[ExitRecord, ...]:
-    """Temperature and operating points of each exit. Raises CalibrationError."""
+def calibrate(logits: CascadeLogits, labels: NDArray[np.int64], stages: Stages) -> tuple[Exit, ...]:
+    """The exits, with temperatures and operating points. Raises CalibrationError."""
     temperatures = [fit_temperature(rows, labels) for rows in logits.exits]
     answers = Answers.of(
         logits.exits, logits.end, labels, criterion=CRITERION, temperatures=temperatures
     )
-    points = dict(_points(answers, exit_costs(macs)))
+    points = dict(_points(answers, exit_costs(stages)))
+    by_class = {name: _by_class(answers, point) for name, point in points.items()}
     return tuple(
-        ExitRecord(
+        Exit(
+            name=f"exit{level}",
+            trunk=stages[f"trunk{level}"],
+            branch=stages[f"branch{level}"],
             temperature=temperature,
+            criterion=CRITERION,
             points=tuple(
                 OperatingPoint(
                     name=name,
                     threshold=point.thresholds[level],
                     coverage=round(point.coverage[level], 4),
                     drop=round(point.drops[level], 4),
+                    by_class=tuple(by_class[name][level].round(6).tolist()),
                 )
                 for name, point in points.items()
             ),
+            default_point=DEFAULT_POINT,
         )
         for level, temperature in enumerate(temperatures)
     )
+
+
+def _by_class(answers: Answers, point: Point) -> NDArray[np.float64]:
+    """Thresholds (E, K) at which each class leaves as often as all do at `point`."""
+    rates = [*point.coverage, max(0.0, 1 - sum(point.coverage))]
+    return class_thresholds(answers, rates, classes=int(answers.labels.max()) + 1)
 
 
 def _points(answers: Answers, costs: Sequence[float]) -> Iterator[tuple[str, Point]]:
@@ -214,44 +236,63 @@ def measure(
     return tuple(found)
 
 
-def release(recipe: Recipe, training: Path, data: Path, out: Path, *, cache: Path) -> Record:
+def release(recipe: Recipe, training: Path, data: Path, out: Path, *, cache: Path) -> Manifest:
     """Write the released files into `out`, from the folder that a training by `recipe` wrote.
 
     Raises HeadtailError.
     """
     job = CifarJob(recipe, data, cache)
-    _load(job.network, training / BEST)
+    job.network.load_state_dict(read_best(training))
     out.mkdir(parents=True, exist_ok=True)
-    macs = export_stages(job.network, out)
+    stages = export_stages(job.network, out)
     cascade = open_cascade(out)
     pictures = Cifar10(data / FILE, cache=cache)
     held, test = pictures.split("calibration"), pictures.split("test")
     on_held, on_test = (cascade.logits(_inputs(split)) for split in (held, test))
     models = fit_coders(on_held.tensors)
     for codec_id, model in models.items():
-        (out / coder_file(codec_id)).write_bytes(model.to_bytes())
-    record = Record(
-        labels=pictures.classes,
-        macs=macs,
-        criterion=CRITERION,
-        exits=calibrate(on_held, held.labels, macs),
-        steps=dict(STEPS),
-        table=_table(on_held.tensors),
-        full_value=round(_accuracy(on_test.end, test.labels), 4),
-        split=f"{len(test)} pictures of CIFAR-10 test",
+        (out / f"{codec_id}.htrc").write_bytes(model.to_bytes())
+    cut = Cut(
+        name=CUT,
+        gates=calibrate(on_held, held.labels, stages),
+        head=stages["head"],
+        tail=stages["tail"],
+        codecs=(*STEPS, "q8+zstd", "raw"),
+        quantisers={"q8": _table(on_held.tensors)},
+        coders={
+            codec_id: Coder(file=f"{codec_id}.htrc", steps=(step,))
+            for codec_id, step in STEPS.items()
+        },
         measured=measure(cascade, on_test, test.labels, models),
     )
-    data_ = msgspec.json.format(msgspec.json.encode(record), indent=1)
-    (out / RECORD).write_bytes(data_ + b"\n")
-    return record
-
-
-def _load(network: nn.Module, path: Path) -> None:
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        network.load_state_dict(state["network"])
-    except (OSError, RuntimeError, KeyError, ValueError, EOFError) as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    manifest = Manifest(
+        schema=SCHEMA,
+        name=NAME,
+        version=VERSIONS[NAME],
+        description="A residual network for the ten classes of CIFAR-10, with two early exits",
+        task=ClassifyTask(output="logits"),
+        labels=pictures.classes,
+        preprocess=Preprocess(
+            kind="centre-crop", width=SIDE, height=SIDE, resize=SIDE, mean=MEAN, std=STD
+        ),
+        full=stages["full"],
+        cuts=(cut,),
+        default_cut=CUT,
+        default_codec=DEFAULT_CODEC,
+        metric="top-1",
+        metric_split=f"{len(test)} pictures of CIFAR-10 test",
+        full_value=round(_accuracy(on_test.end, test.labels), 4),
+        provenance=(
+            Provenance(
+                source="trained on CIFAR-10 (Krizhevsky, 2009) by the recipe resnet-cifar10",
+                licence="Apache-2.0",
+                sha256=hashlib.sha256((out / stages["full"].file).read_bytes()).hexdigest(),
+            ),
+        ),
+        files=(),
+    )
+    (out / RECORD).write_bytes(encode_manifest(manifest))
+    return manifest
 
 
 def _shapes(network: ResNetCifar) -> dict[str, tuple[int, ...]]:
@@ -300,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     console = Console(stderr=True)
     try:
-        record = release(
+        manifest = release(
             read_recipe(options.recipe),
             options.training,
             options.data,
@@ -310,7 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HeadtailError as error:
         console.print(f"[red]{error.message}[/red]\n{error.advice}")
         return 1
-    console.print(f"top-1 {record.full_value}, {record.measured}")
+    console.print(f"top-1 {manifest.full_value}, {manifest.cuts[0].measured}")
     return 0
 
 

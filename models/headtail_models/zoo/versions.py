@@ -3,8 +3,10 @@
 from typing import Final
 
 VERSIONS: Final = {
-    "yolov3-tiny-coco": "1.1",
+    "yolov3-tiny-coco": "1.2",
     "mobilenetv2-imagenet": "1.0",
     "yamnet-audio": "1.0",
-    "resnet-cifar10": "1.0",
+    "resnet-cifar10": "1.1",
+    "spoken-digits": "1.0",
+    "motion": "1.0",
 }

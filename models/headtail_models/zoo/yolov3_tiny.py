@@ -129,6 +129,7 @@ def write(
         metric=accuracy.metric,
         metric_split=accuracy.split,
         full_value=accuracy.full_value,
+        pictures=accuracy.pictures,
         provenance=(_provenance(),),
         files=(),
     )

@@ -1,9 +1,9 @@
 """What the firmware costs a microcontroller, and how fast it is on this machine's MicroPython.
 
 Instructions are counted on an emulated Cortex-M3 (QEMU, exact and the same on every machine) where
-`firmware/emulated/build.sh` has made one; without it the exporter's own count from the machine code
-stands in, and says so. Milliseconds on boards are estimates from those; nothing was measured on
-silicon. Links are MicroPython's unix port with a heap of 192 KiB against libzmq on loopback.
+`firmware/emulated/build.sh` has made one; without it the exporter's estimate stands in, as it says.
+Milliseconds on boards are estimates from those; nothing was measured on silicon. Links are
+MicroPython's unix port with a heap of 192 KiB against libzmq on loopback.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from headtail.boards.checkout import compiled, micropython, script
 from headtail.boards.counting import Counted, Counter
 from headtail.boards.emulated import find_firmware
 from headtail_models.mcu.boards import BOARDS
-from headtail_models.mcu.costs import instructions_of
+from headtail_models.mcu.costs import THUMB, instructions_of
 from headtail_models.mcu.program import OpKind, Program
 
 _HEAP: Final = "192k"
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> Report:
     report = Report(
         "mcu",
         {
-            "instructions": "QEMU mps2-an385, -icount shift=0" if firmware else "static count",
+            "instructions": "QEMU mps2-an385, -icount shift=0" if firmware else "estimate",
             "heap_here": _HEAP,
             "head": "DS-CNN of MLPerf Tiny, 49x10, 12 words",
             "repeats": options.repeats,
@@ -112,8 +112,7 @@ def _tell_counted(report: Report, program: Program, counted: Counted) -> None:
 def _tell_boards(report: Report, counted: Counted) -> None:
     rows: list[list[Cell]] = []
     for board in BOARDS.values():
-        thumb = board.core.startswith("Cortex")
-        kernels = counted.kernels[0] if thumb else counted.kernels[-1]
+        kernels = counted.kernels[0] if board.has_thumb else counted.kernels[-1]
         total = sum(counted.instructions[kernels])
         rows.append([board.name, board.core, kernels, board.milliseconds(total)])
     report.table(
@@ -165,14 +164,14 @@ def _tell_layers(
 
 
 def _tell_static(report: Report, program: Program) -> None:
-    counts = [instructions_of(op) for op in program.ops]
+    counts = [instructions_of(op, THUMB) for op in program.ops]
     rows: list[list[Cell]] = [
         [f"{op.kind.name.lower()} {op.shape}", op.macs, count]
         for op, count in zip(program.ops, counts, strict=True)
     ]
     rows.append(["all", sum(op.macs for op in program.ops), sum(counts)])
     report.table(
-        "Instructions of a keyword spotter on a Cortex-M3, counted in the machine code (estimate)",
+        "Instructions of a keyword spotter on a Cortex-M3, as the exporter estimates them",
         ["operation", "multiply-adds", "instructions"],
         rows,
     )

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.table import Table
 
+from headtail.provision import ensure_bundle
 from headtail_fabric.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
     from headtail_models.mcu.costs import Budget
-    from headtail_models.mcu.export import ExitWish
+    from headtail_models.mcu.export import ExitWish, Exported
     from headtail_models.mcu.fidelity import Comparison
     from headtail_models.mcu.layers import Floats, HeadGraph
     from headtail_models.mcu.program import Program
@@ -21,6 +22,8 @@ _BOARDS: Final = ("rp2040", "rp2350", "esp32-s3", "stm32f4", "stm32f7", "nrf5284
 _COMPARED: Final = 256
 _EXAMPLES: Final = """\
 examples:
+  headtail export mcu spoken-digits --board rp2040 --bits 4 --out digits.head
+  headtail export mcu spoken-digits --board stm32f4 --point drop-0 --max-ms 500 --out digits.head
   headtail export mcu head.onnx --samples calibration.npy --board rp2040 --out digits.head
   headtail export mcu head.onnx --samples calibration.npy --board rp2040 --out digits.head \\
       --bits 4 --exit exit_logits --threshold 0.9 --temperature 1.3 --max-ms 400
@@ -36,18 +39,21 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     mcu = kinds.add_parser(
         "mcu",
         help="an int8 head for MicroPython boards",
-        description="Quantise an ONNX head to 8-bit integers, plan its memory, and write the blob "
-        "that the firmware runs. A head that does not fit the board is refused, with the limit "
-        "and by how much.",
+        description="Quantise a head to 8-bit integers, plan its memory, and write the blob that "
+        "the firmware runs. A bundle brings all that is needed: its exit, what a value is sent "
+        "with, its front end (log-mel spectra of sounds, scaled readings of sensors), and samples; "
+        "of an ONNX file you say it. A head that does not fit the board is refused, with each "
+        "limit and by how much.",
         epilog=_EXAMPLES,
     )
-    mcu.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file with one input")
+    mcu.add_argument(
+        "model", metavar="MODEL", help="a bundle, or an .onnx file with one input: the head"
+    )
     mcu.add_argument(
         "--samples",
         type=Path,
-        required=True,
         metavar="FILE",
-        help="real inputs (.npy, samples first) to find the ranges of values on",
+        help="real inputs (.npy, samples first) to find the ranges of values on (the bundle's)",
     )
     mcu.add_argument("--board", choices=_BOARDS, required=True, help="what it has to fit")
     mcu.add_argument("--out", type=Path, required=True, metavar="FILE", help="where it goes")
@@ -55,21 +61,25 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--bits", type=int, choices=(8, 4, 2), default=8, help="of a value that is sent (8)"
     )
     mcu.add_argument("--max-ms", type=float, metavar="MS", help="refuse what takes longer")
-    mcu.add_argument(
+    cut = mcu.add_argument_group("of a bundle")
+    cut.add_argument("--cut", metavar="CUT", help="where the head ends (the bundle's default)")
+    cut.add_argument(
+        "--point", metavar="POINT", help="how eager the exit is (the bundle's default)"
+    )
+    leave = mcu.add_argument_group("of an ONNX file: its exit and its answers")
+    leave.add_argument(
         "--logits",
         action="append",
         default=[],
         metavar="OUTPUT",
         help="an output that answers and is not sent on; may be repeated",
     )
-    leave = mcu.add_argument_group("the exit")
     leave.add_argument("--exit", metavar="OUTPUT", help="the output that an early exit decides on")
     leave.add_argument("--threshold", type=float, metavar="P", help="how sure it has to be, to 1")
-    leave.add_argument("--temperature", type=float, default=1.0, metavar="T", help="(1)")
+    leave.add_argument("--temperature", type=float, metavar="T", help="logits are over it (1)")
     leave.add_argument(
         "--criterion",
         choices=("max-probability", "margin"),
-        default="max-probability",
         help="what the threshold is put on (max-probability)",
     )
     update = mcu.add_argument_group("the update over the air")
@@ -88,17 +98,11 @@ def _mcu(args: argparse.Namespace) -> int:
     # Needs onnx, and says which extra has it.
     from headtail_models.mcu.boards import BOARDS
     from headtail_models.mcu.costs import budget
-    from headtail_models.mcu.export import export_head
     from headtail_models.mcu.fidelity import compare
-    from headtail_models.mcu.onnx_reader import read_head
-    from headtail_models.mcu.samples import read_npy
 
     key = _key(args)
-    graph = read_head(args.model)
-    samples = read_npy(args.samples, graph.input_shape)
-    exported = export_head(
-        graph, samples, bits=args.bits, exit=_exit(args, graph), logits=args.logits
-    )
+    of_file = args.model.endswith(".onnx")
+    graph, samples, exported = _of_file(args) if of_file else _of_bundle(args)
     spent = budget(
         exported.program,
         BOARDS[args.board],
@@ -113,6 +117,56 @@ def _mcu(args: argparse.Namespace) -> int:
     if key is not None:
         _write_update(args, exported.program, key)
     return 0
+
+
+def _of_file(args: argparse.Namespace) -> "tuple[HeadGraph, Floats, Exported]":
+    from headtail_models.mcu.export import export_head
+    from headtail_models.mcu.onnx_reader import read_head
+    from headtail_models.mcu.samples import read_npy
+
+    if args.cut or args.point:
+        raise ConfigError("--cut and --point belong to a bundle; an ONNX file is the head itself")
+    if args.samples is None:
+        raise ConfigError("an ONNX file needs --samples, real inputs to find ranges on")
+    graph = read_head(Path(args.model))
+    samples = read_npy(args.samples, graph.input_shape)
+    exit_ = _exit(args, graph)
+    return (
+        graph,
+        samples,
+        export_head(graph, samples, bits=args.bits, exit=exit_, logits=args.logits),
+    )
+
+
+def _of_bundle(args: argparse.Namespace) -> "tuple[HeadGraph, Floats, Exported]":
+    from headtail_models.bundle import open_bundle
+    from headtail_models.mcu.cut_reader import SAMPLES, read_cut
+    from headtail_models.mcu.export import export_head
+    from headtail_models.mcu.samples import read_npy
+
+    own = (args.exit, args.threshold, args.temperature, args.criterion, *args.logits)
+    if any(one is not None for one in own):
+        raise ConfigError("a bundle knows its exit: --point names how eager it is")
+    bundle = open_bundle(ensure_bundle(args.model))
+    cut = read_cut(
+        bundle, args.cut or bundle.manifest.default_cut, bits=args.bits, point=args.point or ""
+    )
+    path = args.samples or bundle.path / SAMPLES
+    if not path.exists():
+        raise ConfigError(f"{bundle.name} brings no samples; name some with --samples")
+    samples = read_npy(path, cut.graph.input_shape)
+    return (
+        cut.graph,
+        samples,
+        export_head(
+            cut.graph,
+            samples,
+            bits=cut.bits,
+            exit=cut.exit,
+            ranges=cut.ranges,
+            preparation=cut.preparation,
+        ),
+    )
 
 
 def _key(args: argparse.Namespace) -> "SigningKey | None":
@@ -141,20 +195,20 @@ def _write_update(args: argparse.Namespace, program: "Program", key: "SigningKey
 
 def _exit(args: argparse.Namespace, graph: "HeadGraph") -> "ExitWish | None":
     from headtail_models.mcu.export import ExitWish
-    from headtail_models.mcu.program import Criterion
+    from headtail_models.mcu.program import CRITERIA, MAX_PROBABILITY
 
     if args.exit is None:
         if args.threshold is not None:
             raise ConfigError("--threshold without --exit: name the output that it is put on")
         return None
-    if args.threshold is None or not 0 < args.threshold <= 1 or not args.temperature > 0:
+    temperature = 1.0 if args.temperature is None else args.temperature
+    if args.threshold is None or not 0 < args.threshold <= 1 or not temperature > 0:
         raise ConfigError("--exit needs --threshold above 0 and up to 1, and a temperature above 0")
-    criteria = {"max-probability": Criterion.MAX_PROBABILITY, "margin": Criterion.MARGIN}
     return ExitWish(
         output=args.exit,
         threshold=args.threshold,
-        temperature=args.temperature,
-        criterion=criteria[args.criterion],
+        temperature=temperature,
+        criterion=CRITERIA[args.criterion or MAX_PROBABILITY],
     )
 
 
