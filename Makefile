@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCHES := wire edge accuracy
 
-.PHONY: help run test lint types imports unit bench firmware-qemu clean
+.PHONY: help run test lint types imports unit bench fuzz firmware-qemu clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,11 @@ unit: $(VENV)/.dev  ## pytest, the system tests with real processes and sockets 
 bench: $(VENV)/.dev  ## every benchmark; figures go to out/bench-NAME.json
 	mkdir -p out
 	for name in $(BENCHES); do $(BIN)/headtail bench $$name --json out/bench-$$name.json || exit 1; done
+
+TARGET ?= wire
+INPUTS ?= 1000000
+fuzz: $(VENV)/.dev  ## optional: a parser under mutated input; TARGET=wire INPUTS=1000000
+	PYTHONPATH=tests/support $(BIN)/python -m fuzzing $(TARGET) --inputs $(INPUTS)
 
 firmware-qemu: $(VENV)/.dev  ## optional: the firmware on an emulated Cortex-M3, built from Debian's source
 	firmware/emulated/build.sh

@@ -125,6 +125,8 @@ def read(path: Path) -> str:
         raise ConfigMissingError(f"no file {path}", path=path) from None
     except OSError as error:
         raise ConfigUnreadableError(f"{path}: {error.strerror}", path=path) from None
+    except ValueError as error:  # a zero byte in the name
+        raise ConfigUnreadableError(f"{str(path)!r}: {error}", path=path) from None
     if len(content) > MAX_FILE_BYTES:
         raise ConfigUnreadableError(f"{path} is larger than {MAX_FILE_BYTES} bytes", path=path)
     try:

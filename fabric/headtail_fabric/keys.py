@@ -150,12 +150,19 @@ def save(pair: KeyPair, directory: Path) -> Path:
     Raises KeyExistsError when either file is there, KeyFileError when the machine refuses.
     """
     secret_path = key_path(directory, pair.name)
-    public_path = secret_path.with_name(f"{pair.name}.pub")
+    return save_files(
+        pair, secret_path=secret_path, public_path=secret_path.with_name(f"{pair.name}.pub")
+    )
+
+
+def save_files(pair: KeyPair, *, secret_path: Path, public_path: Path) -> Path:
+    """`save` for a pair of any kind, into files of any name in one folder."""
+    directory = secret_path.parent
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if secret_path.exists() or public_path.exists():
             raise KeyExistsError(f"a key named {pair.name} lies in {directory}", path=secret_path)
-        write_new(secret_path, _key_text(pair), mode=0o600)
+        write_new(secret_path, _key_text(pair, public_path), mode=0o600)
         _write_public(pair, public_path, secret_path)
     except OSError as error:
         raise KeyFileError(f"{directory}: {error.strerror}", directory=directory) from None
@@ -168,25 +175,41 @@ def load(path: Path) -> KeyPair:
     Raises KeyMissingError, KeyExposedError (anybody but the owner may read, write or run it),
     KeyMalformedError, KeyMismatchError, KeyFileError, CurveMissingError.
     """
+    stored = read_pair(path)
+    if _public_of(stored.secret, path) != stored.public:
+        raise KeyMismatchError(f"{path}: public and secret key do not belong together", path=path)
+    return stored
+
+
+def read_pair(path: Path) -> KeyPair:
+    """What a secret key's file says, of any kind: the keys themselves are not looked at.
+
+    Raises KeyMissingError, KeyExposedError, KeyMalformedError, KeyFileError.
+    """
     text = _read(path, private=True)
     try:
         stored = config.parse(_KeyFile, text, source=str(path))
     except ConfigError as error:
         raise KeyMalformedError(error.message, path=path) from None
-    if _public_of(stored.secret, path) != stored.public:
-        raise KeyMismatchError(f"{path}: public and secret key do not belong together", path=path)
     return KeyPair(name=stored.name, public=stored.public, secret=stored.secret)
 
 
 def load_public(path: Path) -> PublicKey:
     """The public key in a `.pub` file. Raises KeyMissingError, KeyMalformedError, KeyFileError."""
+    name, public = read_public_line(path)
+    try:
+        return PublicKey(name=check_name(name), public=check_public(public))
+    except ConfigError as error:
+        raise KeyMalformedError(f"{path}: {error.message}", path=path) from None
+
+
+def read_public_line(path: Path) -> tuple[str, str]:
+    """Name and key of a public key's file, of any kind, unchecked. Raises KeyMissingError,
+    KeyMalformedError, KeyFileError."""
     words = _read(path, private=False).split()
     if len(words) != 2:
         raise KeyMalformedError(f"{path}: not one line of a name and a public key", path=path)
-    try:
-        return PublicKey(name=check_name(words[0]), public=check_public(words[1]))
-    except ConfigError as error:
-        raise KeyMalformedError(f"{path}: {error.message}", path=path) from None
+    return words[0], words[1]
 
 
 def write_new(path: Path, text: str, *, mode: int) -> None:
@@ -224,10 +247,10 @@ def _write_public(pair: KeyPair, public_path: Path, secret_path: Path) -> None:
         raise
 
 
-def _key_text(pair: KeyPair) -> str:
+def _key_text(pair: KeyPair, public_path: Path) -> str:
     # Neither names nor Z85 hold a character that TOML would want escaped.
     return (
-        "# Headtail key pair. Keep this file to yourself; give away the .pub file beside it.\n"
+        f"# Headtail key pair. Keep this file to yourself; give away {public_path.name}.\n"
         f'name = "{pair.name}"\npublic = "{pair.public}"\nsecret = "{pair.secret}"\n'
     )
 

@@ -1,17 +1,20 @@
-"""What a daemon measures of itself, on an optional port for Prometheus.
+"""What a daemon measures of itself, on an optional port for Prometheus, with checks beside it.
 
 Daemons program against `Metrics`. Names get the prefix `headtail_`; a label's values must come
 from a small closed set (an enrolled name, a cut, an outcome), never from whatever a peer sends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from socketserver import ThreadingMixIn
 from threading import Thread
 from typing import TYPE_CHECKING, Final, Protocol
-from wsgiref.simple_server import WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from headtail_fabric.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
     from prometheus_client import Counter as PrometheusCounter
     from prometheus_client import Gauge as PrometheusGauge
     from prometheus_client import Histogram as PrometheusHistogram
@@ -21,6 +24,9 @@ LATENCY_BUCKETS_S: Final = (
 )  # fmt: skip
 
 _NAMESPACE: Final = "headtail"
+
+Check = Callable[[], str | None]
+"""Asked from another thread: None when all is well, else in a few words what is not."""
 
 
 class MetricsMissingError(ConfigError):
@@ -78,15 +84,18 @@ class Metrics(Protocol):
         ...
 
 
-def serve(*, port: int | None, host: str = "127.0.0.1") -> Metrics:
+def serve(
+    *, port: int | None, host: str = "127.0.0.1", checks: Mapping[str, Check] | None = None
+) -> Metrics:
     """Metrics at `http://host:port/metrics`, port 0 taking a free one; with port None, none.
 
-    Raises MetricsMissingError, MetricsPortError.
+    `checks` by path, as `/healthz`: answered with 200, or with 503 and what is wrong. Raises
+    MetricsMissingError, MetricsPortError.
     """
     if port is None:
         return NullMetrics()
     metrics = PrometheusMetrics()
-    metrics.listen(host, port)
+    metrics.listen(host, port, checks or {})
     return metrics
 
 
@@ -148,6 +157,17 @@ class _Histogram:
         (self._inner.labels(**labels) if labels else self._inner).observe(value)
 
 
+class _HttpServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Silent(WSGIRequestHandler):
+    timeout = 10.0
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A scrape every few seconds is no news."""
+
+
 class PrometheusMetrics:
     """A registry of its own, so that two daemons in one process don't meet in a global one.
 
@@ -161,7 +181,7 @@ class PrometheusMetrics:
             raise MetricsMissingError("the package prometheus-client is not installed") from None
         self._client = prometheus_client
         self._registry = prometheus_client.CollectorRegistry()
-        self._server: tuple[WSGIServer, Thread] | None = None
+        self._server: tuple[_HttpServer, Thread] | None = None
 
     @property
     def port(self) -> int | None:
@@ -205,10 +225,25 @@ class PrometheusMetrics:
         """All measurements in Prometheus's text format, as the port serves it."""
         return self._client.generate_latest(self._registry).decode()
 
-    def listen(self, host: str, port: int) -> None:
-        """Serve `text` over HTTP from a thread. Raises MetricsPortError."""
+    def listen(self, host: str, port: int, checks: Mapping[str, Check]) -> None:
+        """Serve `text` and the checks over HTTP from threads. Raises MetricsPortError."""
+        measured = self._client.make_wsgi_app(self._registry)
+
+        def answer(environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+            check = checks.get(environ["PATH_INFO"])
+            if check is None:
+                text: Iterable[bytes] = measured(environ, start)
+                return text
+            wrong = check()
+            status = "200 OK" if wrong is None else "503 Service Unavailable"
+            start(status, [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{wrong or 'ok'}\n".encode()]
+
         try:
-            self._server = self._client.start_http_server(port, host, self._registry)
+            server = make_server(host, port, answer, _HttpServer, _Silent)
+            thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
+            thread.start()
+            self._server = server, thread
         except (OSError, OverflowError) as error:
             raise MetricsPortError(
                 f"metrics can't be served at {host}:{port}: {error}", host=host, port=port

@@ -73,6 +73,7 @@ class ErrorCode(IntEnum):
     EXPIRED = 7
     INTERNAL = 8
     SHUTTING_DOWN = 9
+    BAD_SEAL = 10
 
 
 class DType(IntEnum):
@@ -271,6 +272,25 @@ class BundleRefused(_Message, frozen=True, kw_only=True, tag=14):
     reason: Text
 
 
+class Advice(_Message, frozen=True, kw_only=True, tag=15):
+    """Server: comes before the `Busy` of request `id`, and says what would be in time: the same
+    frame at `cut` in `codec`; with both empty only what the client computes alone.
+
+    A client that does not know this message drops it, and does as the `Busy` says.
+    """
+
+    id: RequestId
+    cut: Name
+    codec: Annotated[str, Meta(max_length=32)]
+
+
+class TracedRequest(Request, frozen=True, kw_only=True, tag=16):
+    """Client: a `Request` whose spans are wanted; `trace` is the W3C traceparent of the span that
+    the server's belong to. Sent only where tracing is on, and never sealed."""
+
+    trace: Annotated[str, Meta(max_length=55)]
+
+
 Message = (
     Hello
     | Offer
@@ -286,12 +306,14 @@ Message = (
     | BundleHave
     | Goodbye
     | BundleRefused
+    | Advice
+    | TracedRequest
 )
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _tag_decoder: msgspec.msgpack.Decoder[list[object]] = msgspec.msgpack.Decoder(list[object])
-_TAGS: Final = frozenset(range(1, 15))
+_TAGS: Final = frozenset(range(1, 17))
 
 
 def encode(message: Message, payloads: Frames = ()) -> list[Buffer]:

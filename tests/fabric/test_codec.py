@@ -54,7 +54,10 @@ def test_raw_is_a_view_both_ways() -> None:
     assert np.shares_memory(coder.decode(payload, tensor.shape), tensor)
 
 
-@given(SHAPE.flatmap(floats), st.sampled_from(["q8", "q4", "q8+zstd", "q4+zstd"]))
+@given(
+    SHAPE.flatmap(floats),
+    st.sampled_from(["q8", "q4", "q8+zstd", "q4+zstd", "q8-nhwc", "q4-nhwc", "q2-nhwc"]),
+)
 def test_quantised_values_are_within_half_a_step_of_the_clipped_value(
     tensor: FloatArray, codec_id: str
 ) -> None:
@@ -73,6 +76,14 @@ def test_quantising_twice_changes_nothing_more(tensor: FloatArray, codec_id: str
     coder = codec(codec_id, tensor.shape[1])
     once = coder.decode(coder.encode(tensor), tensor.shape)
     np.testing.assert_array_equal(coder.decode(coder.encode(once), once.shape), once)
+
+
+def test_what_microcontrollers_send_has_its_channels_last() -> None:
+    table = Quantiser(low=np.zeros(2, np.float32), high=np.full(2, 3, np.float32))
+    tensor = np.array([[[0, 1, 2], [3, 3, 3]]], np.float32)
+    coder = codec_for("q2-nhwc", quantiser=table)
+    assert bytes(coder.encode(tensor)) == bytes([0b11_01_11_00, 0b11_10])
+    np.testing.assert_array_equal(coder.decode(coder.encode(tensor), tensor.shape), tensor)
 
 
 def test_sizes_on_the_wire() -> None:
@@ -122,7 +133,9 @@ def test_table_refuses_what_it_lacks() -> None:
     assert all(codec_id.partition("+")[2] in ("", "zstd") for codec_id in codec_ids())
 
 
-@pytest.mark.parametrize("codec_id", ["raw", "raw+zstd", "q8", "q8+zstd", "q4", "q4+zstd"])
+@pytest.mark.parametrize(
+    "codec_id", ["raw", "raw+zstd", "q8", "q8+zstd", "q4", "q4+zstd", "q8-nhwc", "q2-nhwc"]
+)
 def test_wrong_sizes_are_refused(codec_id: str) -> None:
     coder = codec(codec_id, 2)
     payload = bytes(coder.encode(np.zeros((1, 2, 3, 3), np.float32)))

@@ -287,3 +287,8 @@ def test_given_looks_in_the_file_and_in_the_flags(tmp_path: Path) -> None:
         "name",
         "link.retry_s",
     ]
+
+
+def test_a_zero_byte_in_a_files_name_is_said() -> None:
+    with pytest.raises(config.ConfigUnreadableError, match="null byte"):
+        config.read(Path("edge\0.toml"))

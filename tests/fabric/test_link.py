@@ -49,6 +49,19 @@ def test_goodput_of_single_requests_is_their_size_by_their_transfer_time() -> No
     assert link.estimate(20.0).goodput_bytes_s == pytest.approx(1e6, rel=0.05)
 
 
+def test_after_a_silence_the_next_request_tells_the_goodput() -> None:
+    link = LinkEstimator()
+    beat(link, 0.1)
+    for number in range(10):
+        answer(link, size=50_000, sent_at=10.0 + number, arrived_at=10.1 + number)
+    assert link.estimate(20.0).goodput_bytes_s == pytest.approx(1e6, rel=0.05)
+    # A tenth of the rate a minute later; without the silence it would hardly count.
+    answer(link, size=50_000, sent_at=80.0, arrived_at=80.0 + 0.05 + 0.5)
+    assert link.estimate(81.0).goodput_bytes_s == pytest.approx(1e5, rel=0.1)
+    answer(link, size=50_000, sent_at=81.0, arrived_at=81.0 + 0.05 + 0.05)
+    assert link.estimate(82.0).goodput_bytes_s == pytest.approx(2e5, rel=0.2)
+
+
 def test_requests_that_queue_behind_each_other_do_not_make_the_link_look_slower() -> None:
     link = LinkEstimator()
     beat(link, 0.1)

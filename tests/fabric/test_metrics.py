@@ -1,6 +1,7 @@
 import socket
 import sys
 import threading
+import urllib.error
 import urllib.request
 
 import pytest
@@ -87,3 +88,21 @@ def test_the_port_is_served_and_freed() -> None:
         pytest.raises(metrics.MetricsPortError, match=rf"127\.0\.0\.1:{port}"),
     ):
         metrics.serve(port=port)
+
+
+@pytest.mark.system
+def test_checks_lie_beside_the_measurements() -> None:
+    wrong: list[str] = []
+    served = metrics.serve(port=0, checks={"/healthz": lambda: wrong[0] if wrong else None})
+    assert isinstance(served, PrometheusMetrics)
+    at = f"http://127.0.0.1:{served.port}"
+    with urllib.request.urlopen(f"{at}/healthz") as answer:
+        assert (answer.status, answer.read()) == (200, b"ok\n")
+    wrong.append("stuck")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{at}/healthz")
+    assert (caught.value.code, caught.value.read()) == (503, b"stuck\n")
+    caught.value.close()
+    with urllib.request.urlopen(f"{at}/metrics") as answer:
+        assert answer.status == 200
+    served.close()

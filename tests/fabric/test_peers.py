@@ -9,6 +9,7 @@ from headtail_fabric import wire
 from headtail_fabric.peer.client import State, Turn
 from headtail_fabric.peer.errors import StateError, WindowFullError
 from headtail_fabric.peer.events import (
+    Alternative,
     Answered,
     BundleAccepted,
     BundleDeclined,
@@ -193,6 +194,17 @@ def test_busy_beyond_the_deadline_is_refused_at_once() -> None:
     hints = Hints(queue_ms=900)
     pair.server.busy(arrived.session, request_id, retry_after_s=0.9, hints=hints)
     assert pair.client_events() == [Refused(id=request_id, retry_after_s=0.9, hints=hints)]
+
+
+def test_a_better_way_ends_the_request_though_it_could_be_tried_again() -> None:
+    pair = Pair()
+    request_id = pair.submit(deadline_s=10.0)
+    (arrived,) = pair.arrived()
+    way = Alternative(cut="late", codec="q4")
+    pair.server.busy(arrived.session, request_id, retry_after_s=0.1, hints=Hints(), instead=way)
+    assert pair.client_events() == [
+        Refused(id=request_id, retry_after_s=0.1, hints=Hints(), instead=way)
+    ]
 
 
 def test_a_failed_request_says_why() -> None:

@@ -71,9 +71,13 @@ def test_what_it_writes(bundle: Path, photos: Path, tmp_path: Path) -> None:
         *("--markdown", str(table), "--plot", str(picture), "--measured", str(measured)),
     )
     assert table.read_text().splitlines()[0].startswith("| sent | codec | bytes a frame |")
-    assert len(table.read_text().splitlines()) == 2 + 5 * 4 + 8
+    assert len(table.read_text().splitlines()) == 2 + 5 * 4 + 2 * 7
     assert cv2.imread(str(picture)) is not None
     record = msgspec.json.decode(measured.read_bytes(), type=Accuracy)
     assert set(record.cuts) == {"L0", "L1", "L2", "L3", "L4"}
+    assert [(one.codec, one.quality) for one in record.pictures] == [
+        *(("jpeg", quality) for quality in (95, 90, 80, 75, 50)),
+        *(("webp", quality) for quality in (90, 75)),
+    ]
     assert record.split == "1 photos of COCO val2017"
     assert json.loads(measured.read_text())["metric"] == "mAP50"

@@ -13,7 +13,7 @@ from headtail_fabric.errors import ConfigError, ResourceError
 from headtail_models.bundle import write_bundle
 from headtail_models.training.cifar import CifarJob
 from headtail_models.training.trainer import train
-from headtail_models.zoo import resnet_cifar
+from headtail_models.zoo.board_bundle import assemble
 from headtail_models.zoo.resnet_cifar_release import release
 
 
@@ -25,7 +25,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(CifarJob(recipe, folder, folder / "cache"), recipe, folder / "trained")
     release(recipe, folder / "trained", folder, folder / "released", cache=folder / "cache")
     (folder / "source").mkdir()
-    manifest = resnet_cifar.assemble(folder / "released", folder / "source")
+    manifest = assemble(folder / "released", folder / "source")
     write_bundle(folder / "source", manifest, folder / "bundle")
     return folder
 

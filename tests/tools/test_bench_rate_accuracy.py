@@ -10,7 +10,7 @@ import pytest
 import tiny_darknet
 from headtail.bench import rate_accuracy
 from headtail.bench.report import Report
-from headtail_models.rate import method
+from headtail_models.rate import cut, picture
 from headtail_models.zoo.records import Accuracy
 from photo_tar import jpeg, write_tar
 
@@ -38,8 +38,8 @@ def photos(tmp_path: Path) -> Path:
 def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HEADTAIL_DATA", raising=False)
-    monkeypatch.setattr(method, "QUALITIES", {"jpeg": (5, 95), "webp": (5, 95), "avif": (50,)})
-    monkeypatch.setattr(method, "SHRUNK_QUALITIES", {"jpeg": (50,), "webp": (50,), "avif": (50,)})
+    monkeypatch.setattr(picture, "QUALITIES", {"jpeg": (5, 95), "webp": (5, 95), "avif": (50,)})
+    monkeypatch.setattr(picture, "SHRUNK_QUALITIES", {"jpeg": (50,), "webp": (50,), "avif": (50,)})
 
 
 def _run(*words: str) -> Report:
@@ -85,7 +85,7 @@ def test_a_second_run_measures_nothing(
     def never(*_: object) -> None:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(method.ViewedPicture, "send", never)
-    monkeypatch.setattr(method.NativePicture, "send", never)
-    monkeypatch.setattr(method.CutTensor, "send", never)
+    monkeypatch.setattr(picture.ViewedPicture, "send", never)
+    monkeypatch.setattr(picture.NativePicture, "send", never)
+    monkeypatch.setattr(cut.CutTensor, "send", never)
     assert _run(*words).figures == first.figures

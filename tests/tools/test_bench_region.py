@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -34,6 +35,7 @@ from headtail_models.bundle.manifest import (
     Cut,
     Manifest,
     Measured,
+    MeasuredPicture,
     Preprocess,
     StageEntry,
     TensorSpec,
@@ -195,6 +197,28 @@ def test_without_photos_it_is_skipped(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("HEADTAIL_DATA", raising=False)
     assert "HEADTAIL_DATA" in (_run().skipped or "")
     assert "no photo set at" in (_run("--photos", str(tmp_path / "none.tar")).skipped or "")
+
+
+def test_of_a_bundle_that_knows_no_picture_codec_it_must_be_told(
+    bundle: Path, tmp_path: Path
+) -> None:
+    photos = write_tar(tmp_path / "photos.tar", {"images/val2017/a.jpg": jpeg(40, 60)})
+    skipped = _run("--bundle", str(bundle), "--photos", str(photos)).skipped
+    assert "name one with --picture" in (skipped or "")
+
+
+def test_the_bundles_picture_codecs_are_the_default_the_lightest_jpeg_first() -> None:
+    sizes = (("webp", 90, 50, 0.0), ("jpeg", 95, 90, 0.0), ("jpeg", 80, 60, 0.006))
+    known = tuple(
+        MeasuredPicture(codec=codec, quality=quality, value=0.5, drop=drop, mean_bytes=size)
+        for codec, quality, size, drop in (*sizes, ("jpeg", 50, 10, 0.02))
+    )
+    found = region._known(msgspec.structs.replace(MANIFEST, pictures=known), 0.01)
+    assert [(one.way.codec, one.way.quality) for one in found] == [
+        ("jpeg", 80),
+        ("jpeg", 95),
+        ("webp", 90),
+    ]
 
 
 def test_the_whole_on_a_tiny_bundle(bundle: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from headtail.cli import main
 from headtail_fabric import allowlist, keys
 from headtail_fabric.allowlist import Role
 from headtail_fabric.keys import KeyPair
+from headtail_fabric.seal import key as seal_key
 
 # The example keys of zmq_curve(7); square brackets, which a terminal library may take for markup.
 CAMERA = KeyPair(
@@ -158,3 +159,21 @@ def test_a_broken_list_is_reported(config_home: Path, capsys: pytest.CaptureFixt
     (config_home / "allow.toml").write_text("schema = 1\n[members")
     assert main(["keys", "show"]) == 1
     assert "allow.toml: " in capsys.readouterr().err
+
+
+def test_seal_makes_an_edges_sealing_pair_and_show_tells_it_from_the_other(
+    config_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", "new", "edge-1"]) == 0
+    assert main(["keys", "seal", "edge-1"]) == 0
+    pair = seal_key.load(config_home / "keys" / "edge-1.seal")
+    out = capsys.readouterr().out
+    assert pair.public_text in out
+    assert f"--seal-to {config_home}/keys/edge-1.seal.pub" in out
+
+    assert main(["keys", "show", "edge-1"]) == 0
+    out = capsys.readouterr().out
+    assert pair.public_text in out
+    assert keys.load(config_home / "keys" / "edge-1.key").public in out
+    assert "damaged" not in out
+    assert main(["keys", "seal", "edge-1"]) == 1

@@ -1,12 +1,16 @@
 """How a run looks on a terminal and in its file."""
 
+from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from headtail.run_view import RunLine, summary_json, summary_table
+from headtail_device.hedges import HedgeCount
 from headtail_device.ledger import Latency, Ledger, Outcome
 from headtail_device.summary import Progress, RunSummary
+from headtail_device.tally import PlacedCount
 from headtail_fabric.peer.ports import TrafficCount
 
 
@@ -65,6 +69,37 @@ def test_the_table_tells_where_frames_ended_and_what_they_cost() -> None:
 
 def test_a_run_without_gates_says_nothing_of_them() -> None:
     assert "at gate" not in printed(summary(Ledger()))
+
+
+def test_with_a_controller_it_tells_where_frames_went_and_what_was_foreseen() -> None:
+    placed = [
+        PlacedCount(
+            option=option,
+            frames=frames,
+            answered=frames,
+            forecast_s=0.1,
+            observed_s=0.12,
+            error_s=0.03,
+            drop=drop,
+        )
+        for option, frames, drop in (("L7 q4+zstd", 3, 0.004), ("local", 1, 0.0))
+    ]
+    run = replace(
+        summary(booked()),
+        goal="lowest-latency",
+        placements=tuple(placed),
+        hedges=HedgeCount(started=2, won=1),
+    )
+    text = printed(run)
+    assert "gated-1.0, placed frame by frame, lowest-latency" in text
+    assert "L7 q4+zstd, 3 100.0 / 120.0 / 30.0" in text
+    assert "computed here as well 2 and sooner than the edge 1" in text
+    assert "accuracy that the choices cost 0.0030" in text
+    document = summary_json(run)
+    assert document["placed_drop"] == pytest.approx(0.003)
+    assert document["hedges"] == {"started": 2, "won": 1}
+    assert "placed, frames" not in printed(summary(booked()))
+    assert summary_json(summary(booked()))["placed_drop"] is None
 
 
 def test_the_file_has_the_same_numbers() -> None:

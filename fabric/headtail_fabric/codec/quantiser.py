@@ -11,7 +11,7 @@ Inference", CVPR 2018, eq. 1, with `low` in place of a zero point so that ranges
 nothing.)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ class Quantiser:
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
+    _steps: dict[int, NDArray[np.float32]] = field(default_factory=dict, init=False, repr=False)
+    """By bits, as they are asked for."""
 
     def __post_init__(self) -> None:
         low = np.ascontiguousarray(self.low, dtype=np.float32)
@@ -62,8 +64,11 @@ class Quantiser:
         return values
 
     def _step(self, bits: int) -> NDArray[np.float32]:
-        step: NDArray[np.float64] = (self.high.astype(np.float64) - self.low) / (2**bits - 1)
-        return step.astype(np.float32)
+        known = self._steps.get(bits)
+        if known is None:
+            wide: NDArray[np.float64] = (self.high.astype(np.float64) - self.low) / (2**bits - 1)
+            known = self._steps[bits] = wide.astype(np.float32)
+        return known
 
     def _on_channels(self, per_channel: NDArray[np.float32], ndim: int) -> NDArray[np.float32]:
         return per_channel.reshape((1, -1) + (1,) * (ndim - 2))

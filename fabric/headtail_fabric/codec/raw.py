@@ -1,5 +1,6 @@
 """The tensor's own bytes, little-endian, C order."""
 
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ class RawCodec:
 
     def encoded_bytes(self, shape: tuple[int, ...]) -> int:
         """Exact size of the payload for a tensor of `shape`."""
-        return int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
+        return prod(shape) * self._dtype.itemsize
 
     def encode(self, tensor: Array) -> Buffer:
         return np.ascontiguousarray(tensor, dtype=self._dtype).reshape(-1).view(np.uint8).data

@@ -1,6 +1,6 @@
 """The table of codecs by id."""
 
-from headtail_fabric.codec.affine import AffineCodec
+from headtail_fabric.codec.affine import CHANNELS_LAST, AffineCodec
 from headtail_fabric.codec.base import CodecError, TensorCodec
 from headtail_fabric.codec.picture import PictureCodec
 from headtail_fabric.codec.quantiser import Quantiser
@@ -11,7 +11,9 @@ from headtail_fabric.wire import DType
 
 def codec_ids() -> tuple[str, ...]:
     """Every codec id that `codec_for` knows."""
-    return ("raw", "raw+zstd", "q8", "q8+zstd", "q4", "q4+zstd", "jpeg", "webp")
+    tensors = ("raw", "raw+zstd", "q8", "q8+zstd", "q4", "q4+zstd")
+    packed = tuple(f"q{bits}{CHANNELS_LAST}" for bits in (8, 4, 2))
+    return (*tensors, *packed, "jpeg", "webp")
 
 
 def codec_for(
@@ -25,7 +27,8 @@ def codec_for(
     """The codec named `codec_id`.
 
     `dtype` is the tensor's type (quantisers take float32 only, pictures uint8 only); `quantiser`
-    is needed by q8 and q4; `quality` (1-100) and `zstd_level` matter to the encoder only.
+    is needed by the ids that begin with q; `quality` (1-100) and `zstd_level` matter to the
+    encoder only.
     Raises CodecError when the id is unknown or what it needs is missing.
     """
     if codec_id not in codec_ids():
@@ -41,5 +44,9 @@ def codec_for(
     else:
         if quantiser is None or dtype is not DType.FLOAT32:
             raise CodecError(f"{base} needs float32 and a quantiser table")
-        inner = AffineCodec(bits=int(base[1:]), quantiser=quantiser)
+        inner = AffineCodec(
+            bits=int(base[1:2]),
+            quantiser=quantiser,
+            channels_last=base.endswith(CHANNELS_LAST),
+        )
     return ZstdCodec(inner, level=zstd_level) if wrapper else inner

@@ -27,6 +27,7 @@ from headtail_fabric.peer.events import (
 from headtail_fabric.peer.geometry import framed_bytes
 from headtail_fabric.peer.push import BundlePush
 from headtail_fabric.peer.request_table import RequestTable
+from headtail_fabric.seal import Sealer
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, TensorInfo
 
 
@@ -86,7 +87,8 @@ class ClientCore:
     """One client of one server.
 
     `random` gives numbers in [0, 1) for the jitter of back-offs; `session` is 16 random bytes,
-    new for each process. `bundles` are the digests the client will ask for.
+    new for each process. `bundles` are the digests the client will ask for. With a `sealer` what
+    requests and answers hold is sealed end to end.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class ClientCore:
         can_push: bool,
         curve: bool,
         random: Callable[[], float],
+        sealer: Sealer | None = None,
     ) -> None:
         self._hello = wire.Hello(
             session=session, name=name, agent=agent, bundles=tuple(bundles), can_push=can_push
@@ -107,11 +110,13 @@ class ClientCore:
         self._random = random
         self._state = State.DOWN
         self._link = LinkEstimator()
-        self._requests = RequestTable(link=self._link, curve=curve, random=random)
+        self._requests = RequestTable(link=self._link, curve=curve, random=random, sealer=sealer)
+        self._sealer = sealer
         self._pushes: dict[bytes, BundlePush] = {}
         self._outbox: deque[wire.Message] = deque()
         self._events: deque[ClientEvent] = deque()
         self._offer: wire.Offer | None = None
+        self._hints: wire.Hints | None = None
         self._down_reason: str | None = None
         self._next_nonce = 1
         self._pings: dict[int, float] = {}
@@ -137,6 +142,11 @@ class ClientCore:
         """Answers that came when nobody wanted them any more."""
         return self._requests.late_answers
 
+    @property
+    def hints(self) -> wire.Hints | None:
+        """What the server last said of its load in this session, with an answer or a heartbeat."""
+        return self._hints
+
     def free_window(self) -> int:
         return max(0, self._window - len(self._requests)) if self._state is State.READY else 0
 
@@ -152,6 +162,7 @@ class ClientCore:
         payloads: Frames,
         deadline_s: float,
         now: float,
+        trace: str = "",
     ) -> int:
         """Queue a request; see `ClientPort.submit`."""
         if self._state is not State.READY or len(self._requests) >= self._window:
@@ -165,6 +176,7 @@ class ClientCore:
             tensors=tuple(tensors),
             payloads=tuple(payloads),
             deadline_at=now + deadline_s,
+            trace=trace,
         )
 
     def cancel(self, request_id: int) -> None:
@@ -264,11 +276,15 @@ class ClientCore:
 
     def _take(self, message: wire.Message, payloads: Frames, size: int, now: float) -> None:
         event: ClientEvent | None = None
+        if isinstance(message, wire.Result | wire.Busy | wire.Pong):
+            self._hints = message.hints
         match message:
             case wire.Offer():
                 self._offered(message, now)
             case wire.Result():
                 event = self._requests.answered(message, payloads, size, now)
+            case wire.Advice():
+                self._requests.advised(message)
             case wire.Busy():
                 event = self._requests.busy(message, now)
             case wire.ErrorReply(id=0):
@@ -312,7 +328,9 @@ class ClientCore:
         self._offer = offer
         if repeated:
             return
-        self._hello_at, self._hellos, self._down_reason = None, 0, None
+        if self._sealer is not None:
+            self._sealer.begin(session=offer.session, boot=offer.boot)
+        self._hello_at, self._hellos, self._down_reason, self._hints = None, 0, None, None
         self._pings.clear()
         self._beat(now)
         self._requests.requeue_all()

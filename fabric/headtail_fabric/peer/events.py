@@ -52,12 +52,23 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, self.received_at - self.sent_at - self.timings.resident_us / 1e6)
 
 
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """How a refused frame would be in time, by the edge's reckoning: sent at `cut` in `codec`; with
+    both empty not through this edge at all. It knows nothing of the link or of the client's head.
+    """
+
+    cut: str = ""
+    codec: str = ""
+
+
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """The edge is too busy for request `id` within its deadline; answer it in another way."""
+    """The edge is too busy for request `id` within its deadline; answer it in another way, in the
+    one that the edge offers `instead`, if it does."""
 
     id: int
     retry_after_s: float
     hints: Hints
+    instead: Alternative | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ a socket. Nothing moves by itself: each `poll` of either end carries what is due
 passes only as the given clock says, so with a `FakeClock` a `poll` never waits.
 """
 
+import contextlib
 import heapq
 import itertools
 import random
@@ -14,12 +15,21 @@ from collections.abc import Callable, Sequence
 from headtail_fabric.clock import Clock
 from headtail_fabric.link import LinkEstimate
 from headtail_fabric.peer.client import ClientCore
-from headtail_fabric.peer.events import ClientEvent, ServerEvent
+from headtail_fabric.peer.events import Alternative, ClientEvent, ServerEvent
 from headtail_fabric.peer.geometry import framed_bytes
-from headtail_fabric.peer.ports import TrafficCount
+from headtail_fabric.peer.ports import Offered, TrafficCount, to_everyone
 from headtail_fabric.peer.server import ServerCore
 from headtail_fabric.peer.traffic import MessageCount
-from headtail_fabric.wire import Buffer, ErrorCode, Frames, Hints, TensorInfo, Timings
+from headtail_fabric.seal import Opener, Sealer
+from headtail_fabric.wire import (
+    Buffer,
+    ErrorCode,
+    Frames,
+    Hints,
+    TensorInfo,
+    Timings,
+    WireError,
+)
 
 Fault = Callable[[list[Buffer]], int]
 """How many copies of a message arrive: 0 lost, 1 as it should be, 2 duplicated."""
@@ -104,7 +114,8 @@ class MemoryLink:
                 self.server.core.receive(route, "" if client is None else client.user, frames, now)
             elif not up and client is not None:
                 client.count.came(framed_bytes(frames, curve=False))
-                client.core.receive(frames, now)
+                with contextlib.suppress(WireError):  # counted by a real shell, and dropped
+                    client.core.receive(frames, now)
         return moved
 
     def _run_timers(self) -> None:
@@ -129,6 +140,7 @@ class MemoryClient:
         user: str = "",
         bundles: Sequence[bytes] = (),
         can_push: bool = False,
+        sealer: Sealer | None = None,
         seed: int = 0,
     ) -> None:
         source = random.Random(seed)  # noqa: S311 - repeatable on purpose
@@ -140,6 +152,7 @@ class MemoryClient:
             can_push=can_push,
             curve=False,
             random=source.random,
+            sealer=sealer,
         )
         self.user = user
         self.count = MessageCount()
@@ -158,6 +171,7 @@ class MemoryClient:
         tensors: Sequence[TensorInfo],
         payloads: Frames,
         deadline_s: float,
+        trace: str = "",
     ) -> int:
         with self._link.lock:
             return self.core.submit(
@@ -167,6 +181,7 @@ class MemoryClient:
                 payloads=payloads,
                 deadline_s=deadline_s,
                 now=self._link.clock.now(),
+                trace=trace,
             )
 
     def cancel(self, request_id: int) -> None:
@@ -191,6 +206,10 @@ class MemoryClient:
         with self._link.lock:
             return self.core.estimate(self._link.clock.now())
 
+    def hints(self) -> Hints | None:
+        """What the server last said of its load in this session."""
+        return self.core.hints
+
     def traffic(self) -> TrafficCount:
         return self.count.traffic_at_client(None, retries=self.core.retries)
 
@@ -210,6 +229,7 @@ class MemoryServer:
         name: str = "edge",
         window: int = 16,
         heartbeat_s: float = 1.0,
+        opener: Opener | None = None,
         seed: int = 1,
     ) -> None:
         self.core = ServerCore(
@@ -218,6 +238,7 @@ class MemoryServer:
             agent="memory",
             window=window,
             heartbeat_s=heartbeat_s,
+            opener=opener,
         )
         self.count = MessageCount()
         self._link = link
@@ -260,9 +281,23 @@ class MemoryServer:
                 now=self._link.clock.now(),
             )
 
-    def busy(self, session: bytes, request_id: int, *, retry_after_s: float, hints: Hints) -> None:
+    def busy(
+        self,
+        session: bytes,
+        request_id: int,
+        *,
+        retry_after_s: float,
+        hints: Hints,
+        instead: Alternative | None = None,
+    ) -> None:
         with self._link.lock:
-            self.core.busy(session, request_id, retry_after_s=retry_after_s, hints=hints)
+            self.core.busy(
+                session, request_id, retry_after_s=retry_after_s, hints=hints, instead=instead
+            )
+
+    def advertise(self, hints: Hints) -> None:
+        with self._link.lock:
+            self.core.advertise(hints)
 
     def fail(self, session: bytes, request_id: int, code: ErrorCode, message: str) -> None:
         with self._link.lock:
@@ -276,9 +311,9 @@ class MemoryServer:
         with self._link.lock:
             self.core.refuse_bundle(session, digest, reason)
 
-    def serve_bundles(self, digests: Sequence[bytes]) -> None:
+    def serve_bundles(self, digests: Sequence[bytes], offered: Offered = to_everyone) -> None:
         with self._link.lock:
-            self.core.serve_bundles(digests)
+            self.core.serve_bundles(digests, offered)
 
     def drop_session(self, session: bytes, reason: str) -> None:
         with self._link.lock:

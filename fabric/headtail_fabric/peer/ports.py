@@ -3,13 +3,21 @@
 Both are safe to call from any thread; `poll` from one thread at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from headtail_fabric.link import LinkEstimate
-from headtail_fabric.peer.events import ClientEvent, ServerEvent
+from headtail_fabric.peer.events import Alternative, ClientEvent, ServerEvent
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, Hints, TensorInfo, Timings
+
+Offered = Callable[[str, bytes], bool]
+"""Whether a device, by its enrolled name or else the name it says, is offered a bundle."""
+
+
+def to_everyone(device: str, digest: bytes) -> bool:
+    """Each bundle to each device."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +46,10 @@ class ClientPort(Protocol):
         tensors: Sequence[TensorInfo],
         payloads: Frames,
         deadline_s: float,
+        trace: str = "",
     ) -> int:
-        """Queue a request that is worthless `deadline_s` seconds from now; returns its id.
+        """Queue a request that is worthless `deadline_s` seconds from now; returns its id. `trace`
+        is the traceparent that goes with it (`headtail_fabric.tracing`); empty for none.
 
         Every id ends in exactly one of Answered, Refused, Failed, Expired. Raises
         `WindowFullError` when `free_window` is 0: wait for an event first.
@@ -101,8 +111,22 @@ class ServerPort(Protocol):
         gone or the request was cancelled."""
         ...
 
-    def busy(self, session: bytes, request_id: int, *, retry_after_s: float, hints: Hints) -> None:
-        """Refuse a request for now."""
+    def busy(
+        self,
+        session: bytes,
+        request_id: int,
+        *,
+        retry_after_s: float,
+        hints: Hints,
+        instead: Alternative | None = None,
+    ) -> None:
+        """Refuse a request for now. A client that is offered a way `instead` does not ask for this
+        one again."""
+        ...
+
+    def advertise(self, hints: Hints) -> None:
+        """What heartbeats and refusals that the port makes itself say of the load from now on;
+        `respond` and `busy` say so too."""
         ...
 
     def fail(self, session: bytes, request_id: int, code: ErrorCode, message: str) -> None:
@@ -117,8 +141,9 @@ class ServerPort(Protocol):
         """Take no more of a bundle that the session pushes."""
         ...
 
-    def serve_bundles(self, digests: Sequence[bytes]) -> None:
-        """What is served from now on: new sessions are offered it, open ones told what is new."""
+    def serve_bundles(self, digests: Sequence[bytes], offered: Offered = to_everyone) -> None:
+        """What is served from now on, and to which devices: new sessions are offered it, open ones
+        told what is new."""
         ...
 
     def drop_session(self, session: bytes, reason: str) -> None:

@@ -11,8 +11,16 @@ import msgspec
 
 from headtail_fabric import wire
 from headtail_fabric.link import LinkEstimator
-from headtail_fabric.peer.events import Answered, ClientEvent, Expired, Failed, Refused
+from headtail_fabric.peer.events import (
+    Alternative,
+    Answered,
+    ClientEvent,
+    Expired,
+    Failed,
+    Refused,
+)
 from headtail_fabric.peer.geometry import framed_bytes
+from headtail_fabric.seal import Sealer
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, TensorInfo
 
 
@@ -22,20 +30,34 @@ class _Pending(msgspec.Struct, kw_only=True):
     tensors: tuple[TensorInfo, ...]
     payloads: Frames
     deadline_at: float
+    trace: str = ""
     attempt: int = 0
     sent_at: float = 0.0
     size_bytes: int = 0
     send_at: float | None = None
     """When to send it (again); None while it waits in the queue."""
+    instead: Alternative | None = None
+    """What the server offered before it refuses this transmission."""
 
 
 class RequestTable:
-    """Requests by id; `random` gives numbers in [0, 1) for the jitter of back-offs."""
+    """Requests by id; `random` gives numbers in [0, 1) for the jitter of back-offs.
 
-    def __init__(self, *, link: LinkEstimator, curve: bool, random: Callable[[], float]) -> None:
+    With a `sealer` each transmission is sealed anew, and only sealed answers count.
+    """
+
+    def __init__(
+        self,
+        *,
+        link: LinkEstimator,
+        curve: bool,
+        random: Callable[[], float],
+        sealer: Sealer | None = None,
+    ) -> None:
         self._link = link
         self._curve = curve
         self._random = random
+        self._sealer = sealer
         self._pending: dict[int, _Pending] = {}
         self._queue: deque[int] = deque()
         self._next_id = 1
@@ -59,12 +81,21 @@ class RequestTable:
         tensors: tuple[TensorInfo, ...],
         payloads: Frames,
         deadline_at: float,
+        trace: str = "",
     ) -> int:
         """Queue a new request; returns its id. Raises what `wire.check_tensors` raises."""
         pending = _Pending(
-            bundle=bundle, cut=cut, tensors=tensors, payloads=payloads, deadline_at=deadline_at
+            bundle=bundle,
+            cut=cut,
+            tensors=tensors,
+            payloads=payloads,
+            deadline_at=deadline_at,
+            # A relay between must not be helped to follow what is sealed.
+            trace="" if self._sealer is not None else trace,
         )
         wire.check_tensors(tensors, payloads)
+        if self._sealer is not None:
+            self._sealer.check(tensors, payloads)
         request_id, self._next_id = self._next_id, self._next_id + 1
         self._pending[request_id] = pending
         self._queue.append(request_id)
@@ -110,11 +141,15 @@ class RequestTable:
     def answered(
         self, result: wire.Result, payloads: Frames, size_bytes: int, now: float
     ) -> ClientEvent | None:
-        """A result of `size_bytes`, framing included, came; None when nobody waits for it."""
-        pending = self._pending.pop(result.id, None)
-        if pending is None:
+        """A result of `size_bytes`, framing included, came; None when nobody waits for it. Raises
+        SealError for one that is not what was sealed for this request, which still waits."""
+        if result.id not in self._pending:
             self.late_answers += 1
             return None
+        tensors = result.tensors
+        if self._sealer is not None:
+            tensors, payloads = self._sealer.open(tensors, payloads, id=result.id)
+        pending = self._pending.pop(result.id)
         self._resident_s = result.timings.resident_us / 1e6
         if pending.attempt == 1:
             self._link.request_answered(
@@ -125,7 +160,7 @@ class RequestTable:
             )
         return Answered(
             id=result.id,
-            tensors=result.tensors,
+            tensors=tensors,
             payloads=payloads,
             timings=result.timings,
             hints=result.hints,
@@ -136,18 +171,31 @@ class RequestTable:
             bytes_down=size_bytes,
         )
 
+    def advised(self, advice: wire.Advice) -> None:
+        """The server is about to refuse a request, and knows a better way for its frame."""
+        pending = self._pending.get(advice.id)
+        if pending is not None:
+            pending.instead = Alternative(cut=advice.cut, codec=advice.codec)
+
     def busy(self, busy: wire.Busy, now: float) -> ClientEvent | None:
-        """The server is busy: try again if the deadline allows, else the request is refused."""
+        """The server is busy: try again if the deadline allows and nothing better was offered,
+        else the request is refused."""
         pending = self._pending.get(busy.id)
         if pending is None:
             return None
         wait_s = busy.retry_after_ms / 1000 * (1 + self._random() / 2)
         rtt_s = self._link.estimate(now).rtt_s or 0.0
-        if now + wait_s + rtt_s + self._resident_s < pending.deadline_at:
+        in_time = now + wait_s + rtt_s + self._resident_s < pending.deadline_at
+        if in_time and pending.instead is None:
             pending.send_at = now + wait_s
             return None
         del self._pending[busy.id]
-        return Refused(id=busy.id, retry_after_s=busy.retry_after_ms / 1000, hints=busy.hints)
+        return Refused(
+            id=busy.id,
+            retry_after_s=busy.retry_after_ms / 1000,
+            hints=busy.hints,
+            instead=pending.instead,
+        )
 
     def failed(self, reply: wire.ErrorReply) -> ClientEvent | None:
         """The server refused one request for good."""
@@ -161,21 +209,34 @@ class RequestTable:
         self._pending.clear()
         return failed
 
-    def _message(self, request_id: int, pending: _Pending, now: float) -> wire.Request:
+    def _message(
+        self, request_id: int, pending: _Pending, now: float
+    ) -> tuple[wire.Request, Frames]:
+        tensors, payloads = pending.tensors, pending.payloads
+        if self._sealer is not None:
+            tensor, envelope = self._sealer.seal(
+                tensors, payloads, id=request_id, bundle=pending.bundle, cut=pending.cut
+            )
+            tensors, payloads = (tensor,), (envelope,)
         remaining_ms = int((pending.deadline_at - now) * 1000)
-        return wire.Request(
+        request = wire.Request(
             id=request_id,
             bundle=pending.bundle,
             cut=pending.cut,
             remaining_ms=min(max(0, remaining_ms), 86_400_000),
             attempt=min(max(pending.attempt, 1), 255),
-            tensors=pending.tensors,
+            tensors=tensors,
         )
+        if pending.trace:
+            fields = msgspec.structs.asdict(request)
+            request = wire.TracedRequest(**fields, trace=pending.trace)
+        return request, payloads
 
     def _transmit(self, request_id: int, pending: _Pending, now: float) -> list[Buffer]:
         pending.attempt += 1
-        message = self._message(request_id, pending, now)
-        frames = wire.encode_checked(message, pending.payloads)
+        pending.instead = None
+        message, payloads = self._message(request_id, pending, now)
+        frames = wire.encode_checked(message, payloads)
         pending.sent_at = now
         pending.size_bytes = framed_bytes(frames, curve=self._curve)
         wait_s = self._link.retry_after_s(pending.attempt, self._resident_s)

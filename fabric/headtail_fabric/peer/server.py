@@ -12,10 +12,12 @@ for a while; nobody else notices.
 
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 from typing import Final, assert_never
 
 from headtail_fabric import wire
 from headtail_fabric.peer.events import (
+    Alternative,
     BundlePartArrived,
     RequestArrived,
     RequestCancelled,
@@ -23,7 +25,10 @@ from headtail_fabric.peer.events import (
     SessionClosed,
     SessionOpened,
 )
-from headtail_fabric.peer.session import Seen, Session
+from headtail_fabric.peer.ports import Offered, to_everyone
+from headtail_fabric.peer.session import Progress, Seen, Session
+from headtail_fabric.seal import AnswerSealer, NotSealedError, Opener, WrongSealKeyError
+from headtail_fabric.seal.opener import refuse_unless_clear
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, Hints, TensorInfo, Timings
 
 _SILENT_HEARTBEATS: Final = 4
@@ -37,6 +42,7 @@ class ServerCore:
 
     `boot` is 16 random bytes, new at each start. `window` is how many requests one session may
     have in progress; `sessions_per_user` bounds what one key can take (the oldest is closed).
+    `opener` opens requests that are sealed to this edge; without it they are refused.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class ServerCore:
         heartbeat_s: float = 1.0,
         max_sessions: int = 1024,
         sessions_per_user: int = 8,
+        opener: Opener | None = None,
     ) -> None:
         self._boot = boot
         self._name = name
@@ -57,14 +64,19 @@ class ServerCore:
         self._heartbeat_s = heartbeat_s
         self._max_sessions = max_sessions
         self._sessions_per_user = sessions_per_user
+        self._opener = opener
         self._bundles: tuple[bytes, ...] = ()
+        self._offered: Offered = to_everyone
         self._sessions: dict[bytes, Session] = {}
         self._by_route: dict[bytes, Session] = {}
         self._muted: dict[bytes, float] = {}
         self._outbox: list[tuple[bytes, list[Buffer]]] = []
         self._events: deque[ServerEvent] = deque()
         self._hints = Hints()
+        self._due_at = inf
+        """Nothing is due before; what was heard or answered since makes it later."""
         self.bad_messages = 0
+        self.bad_seals = 0
         self.repeated_requests = 0
 
     def __repr__(self) -> str:
@@ -99,10 +111,8 @@ class ServerCore:
         return self._events.popleft() if self._events else None
 
     def next_timer(self) -> float | None:
-        """When `on_timer` wants to be called next."""
-        times = [s.heard_at + self._silence_s for s in self._sessions.values()]
-        times += [t for s in self._sessions.values() if (t := s.next_deadline()) is not None]
-        return min(times, default=None)
+        """When `on_timer` wants to be called next: perhaps for nothing, but never too late."""
+        return self._due_at if self._sessions else None
 
     def on_timer(self, now: float) -> None:
         """Close silent sessions and let go of requests whose deadline has passed."""
@@ -117,6 +127,10 @@ class ServerCore:
                 )
                 cancelled = RequestCancelled(session=session.id, id=request_id)
                 self._events.append(cancelled)
+        self._due_at = min(
+            (min(s.heard_at + self._silence_s, s.next_deadline()) for s in self._sessions.values()),
+            default=inf,
+        )
 
     def respond(
         self,
@@ -132,9 +146,12 @@ class ServerCore:
         """Answer a request; see `ServerPort.respond`."""
         self._hints = hints
         session = self._sessions.get(session_id)
-        arrived_at = session.finish(request_id) if session is not None else None
-        if session is None or arrived_at is None:
+        progress = session.finish(request_id) if session is not None else None
+        if session is None or progress is None:
             return
+        if progress.answers is not None:
+            sealed, envelope = progress.answers.seal(tensors, payloads)
+            tensors, payloads = (sealed,), (envelope,)
         result = wire.Result(
             id=request_id,
             tensors=tuple(tensors),
@@ -143,20 +160,33 @@ class ServerCore:
                 decode_us=timings.decode_us,
                 compute_us=timings.compute_us,
                 post_us=timings.post_us,
-                resident_us=max(0, round((now - arrived_at) * 1e6)),
+                resident_us=max(0, round((now - progress.arrived_at) * 1e6)),
             ),
             hints=hints,
         )
         self._reply(session, request_id, wire.encode(result, payloads))
 
     def busy(
-        self, session_id: bytes, request_id: int, *, retry_after_s: float, hints: Hints
+        self,
+        session_id: bytes,
+        request_id: int,
+        *,
+        retry_after_s: float,
+        hints: Hints,
+        instead: Alternative | None = None,
     ) -> None:
         """Refuse a request for now: a repetition of it will count as new."""
         self._hints = hints
         session = self._sessions.get(session_id)
-        if session is not None and session.finish(request_id) is not None:
+        if session is not None and session.refuse(request_id):
+            if instead is not None:
+                advice = wire.Advice(id=request_id, cut=instead.cut, codec=instead.codec)
+                self._send(session.route, advice)
             self._send_busy(session, request_id, retry_after_s)
+
+    def advertise(self, hints: Hints) -> None:
+        """What is said of the load from now on, without a reply that says it."""
+        self._hints = hints
 
     def fail(self, session_id: bytes, request_id: int, code: ErrorCode, message: str) -> None:
         """Refuse a request for good."""
@@ -177,13 +207,14 @@ class ServerCore:
             refused = wire.BundleRefused(digest=digest, reason=reason[:512])
             self._send(session.route, refused)
 
-    def serve_bundles(self, digests: Sequence[bytes]) -> None:
-        """What is served from now on; open sessions are told of what is new."""
+    def serve_bundles(self, digests: Sequence[bytes], offered: Offered) -> None:
+        """What is served from now on, and to whom; open sessions are told of what is new."""
         fresh = [digest for digest in digests if digest not in self._bundles]
-        self._bundles = tuple(digests)
+        self._bundles, self._offered = tuple(digests), offered
         for session in self._sessions.values():
             for digest in fresh:
-                self._send(session.route, wire.BundleHave(digest=digest))
+                if offered(session.user or session.name, digest):
+                    self._send(session.route, wire.BundleHave(digest=digest))
 
     def drop_session(self, session_id: bytes, reason: str) -> None:
         """End one session."""
@@ -251,6 +282,7 @@ class ServerCore:
                 | wire.BundleNeed()
                 | wire.BundleHave()
                 | wire.BundleRefused()
+                | wire.Advice()
             ):
                 raise wire.WireError(f"{type(message).__name__} came from a client")
             case _:
@@ -286,13 +318,18 @@ class ServerCore:
         else:
             self._by_route.pop(session.route, None)
         session.route, session.heard_at = route, now
+        self._due_at = min(self._due_at, now + self._silence_s)
         self._by_route[route] = session
         offer = wire.Offer(
             session=session.id,
             boot=self._boot,
             name=self._name,
             agent=self._agent,
-            bundles=self._bundles,
+            bundles=tuple(
+                digest
+                for digest in self._bundles
+                if self._offered(session.user or session.name, digest)
+            ),
             window=self._window,
             heartbeat_ms=round(self._heartbeat_s * 1000),
         )
@@ -323,8 +360,20 @@ class ServerCore:
         if session.in_progress >= self._window:
             self._send_busy(session, request.id, _BUSY_RETRY_S)
             return
+        try:
+            request, payloads, answers = self._opened(session, request, payloads)
+        except wire.WireError as error:
+            # Not the session's end, as for other bad messages: between the two may stand a relay.
+            self.bad_seals += 1
+            always = isinstance(error, WrongSealKeyError | NotSealedError)
+            code = ErrorCode.NOT_ALLOWED if always else ErrorCode.BAD_SEAL
+            refused = wire.ErrorReply(id=request.id, code=code, message=error.message[:512])
+            self._send(session.route, refused)
+            return
         deadline_at = now + request.remaining_ms / 1000
-        session.begin(request.id, arrived_at=now, deadline_at=deadline_at)
+        progress = Progress(arrived_at=now, deadline_at=deadline_at, answers=answers)
+        session.begin(request.id, progress)
+        self._due_at = min(self._due_at, deadline_at)
         arrived = RequestArrived(
             session=session.id,
             user=session.user,
@@ -334,6 +383,14 @@ class ServerCore:
             deadline_at=deadline_at,
         )
         self._events.append(arrived)
+
+    def _opened(
+        self, session: Session, request: wire.Request, payloads: Frames
+    ) -> tuple[wire.Request, Frames, AnswerSealer | None]:
+        if self._opener is not None:
+            return self._opener.open(request, payloads, session=session.id, boot=self._boot)
+        refuse_unless_clear(request)
+        return request, payloads, None
 
     def _send_busy(self, session: Session, request_id: int, retry_after_s: float) -> None:
         retry_after_ms = min(max(1, round(retry_after_s * 1000)), 86_400_000)

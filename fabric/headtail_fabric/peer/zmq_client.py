@@ -23,7 +23,8 @@ from headtail_fabric.peer.meter import TransportEvent
 from headtail_fabric.peer.ports import TrafficCount
 from headtail_fabric.peer.zmq_loop import ZmqLoop
 from headtail_fabric.peer.zmq_port import ZmqPort
-from headtail_fabric.wire import Buffer, Frames, TensorInfo, WireError
+from headtail_fabric.seal import Sealer
+from headtail_fabric.wire import Buffer, Frames, Hints, TensorInfo, WireError
 from headtail_fabric.zap import client_curve
 
 _WHY_DOWN: Final = {
@@ -39,8 +40,9 @@ class ZmqClient(ZmqPort[ClientEvent]):
     """A `ClientPort` over TCP. Close it, or use it as a context manager.
 
     With `keys` (this device's) and `server_key` (the edge's public key, Z85) the connection is
-    CURVE; without, it is plain. Raises ConnectError for an address that can't be tried; an edge
-    that is not there is no error but a `Disconnected` event, and is tried again and again.
+    CURVE; without, it is plain. With a `sealer` of its own payloads are sealed besides. Raises
+    ConnectError for an address that can't be tried; an edge that is not there is no error but a
+    `Disconnected` event, and is tried again and again.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class ZmqClient(ZmqPort[ClientEvent]):
         can_push: bool = False,
         keys: KeyPair | None = None,
         server_key: str | None = None,
+        sealer: Sealer | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(clock or MonotonicClock())
@@ -65,6 +68,7 @@ class ZmqClient(ZmqPort[ClientEvent]):
             can_push=can_push,
             curve=curve,
             random=random.Random(secrets.randbits(64)).random,  # noqa: S311 - only jitter
+            sealer=sealer,
         )
         self._backlog: deque[list[Buffer]] = deque()
         self._bad_messages = 0
@@ -90,6 +94,7 @@ class ZmqClient(ZmqPort[ClientEvent]):
         tensors: Sequence[TensorInfo],
         payloads: Frames,
         deadline_s: float,
+        trace: str = "",
     ) -> int:
         with self._lock:
             request_id = self._core.submit(
@@ -99,6 +104,7 @@ class ZmqClient(ZmqPort[ClientEvent]):
                 payloads=payloads,
                 deadline_s=deadline_s,
                 now=self._clock.now(),
+                trace=trace,
             )
         self._loop.wake()
         return request_id
@@ -120,6 +126,11 @@ class ZmqClient(ZmqPort[ClientEvent]):
     def estimate(self) -> LinkEstimate:
         with self._lock:
             return self._core.estimate(self._clock.now())
+
+    def hints(self) -> Hints | None:
+        """What the edge last said of its load in this session."""
+        with self._lock:
+            return self._core.hints
 
     def traffic(self) -> TrafficCount:
         return self._loop.count.traffic_at_client(

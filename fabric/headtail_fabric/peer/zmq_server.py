@@ -15,11 +15,12 @@ from headtail_fabric.allowlist import AllowList
 from headtail_fabric.clock import Clock, MonotonicClock
 from headtail_fabric.keys import KeyPair
 from headtail_fabric.peer import options
-from headtail_fabric.peer.events import ServerEvent
-from headtail_fabric.peer.ports import TrafficCount
+from headtail_fabric.peer.events import Alternative, ServerEvent
+from headtail_fabric.peer.ports import Offered, TrafficCount, to_everyone
 from headtail_fabric.peer.server import ServerCore
 from headtail_fabric.peer.zmq_loop import ZmqLoop
 from headtail_fabric.peer.zmq_port import ZmqPort
+from headtail_fabric.seal import Opener
 from headtail_fabric.wire import Buffer, ErrorCode, Frames, Hints, TensorInfo, Timings
 from headtail_fabric.zap import Authenticator, Identity, check_exposure, identity_of, server_curve
 
@@ -31,7 +32,8 @@ class ZmqServer(ZmqPort[ServerEvent]):
 
     With `keys` (the edge's pair) and `allow_list` every connection is CURVE and every client's
     key must be enrolled; the list may change while the server runs. Without them it binds to
-    addresses of this machine only. Raises BindError, and ConfigError for an exposed address.
+    addresses of this machine only. `opener` opens sealed payloads. Raises BindError, and
+    ConfigError for an exposed address.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class ZmqServer(ZmqPort[ServerEvent]):
         heartbeat_s: float = 1.0,
         keys: KeyPair | None = None,
         allow_list: AllowList | None = None,
+        opener: Opener | None = None,
         clock: Clock | None = None,
     ) -> None:
         check_exposure(bind, has_allow_list=keys is not None and allow_list is not None)
@@ -54,6 +57,7 @@ class ZmqServer(ZmqPort[ServerEvent]):
             agent=agent,
             window=window,
             heartbeat_s=heartbeat_s,
+            opener=opener,
         )
         self._curve = keys is not None and allow_list is not None
         self._allow_list = allow_list if self._curve else None
@@ -105,10 +109,24 @@ class ZmqServer(ZmqPort[ServerEvent]):
             )
         self._loop.wake()
 
-    def busy(self, session: bytes, request_id: int, *, retry_after_s: float, hints: Hints) -> None:
+    def busy(
+        self,
+        session: bytes,
+        request_id: int,
+        *,
+        retry_after_s: float,
+        hints: Hints,
+        instead: Alternative | None = None,
+    ) -> None:
         with self._lock:
-            self._core.busy(session, request_id, retry_after_s=retry_after_s, hints=hints)
+            self._core.busy(
+                session, request_id, retry_after_s=retry_after_s, hints=hints, instead=instead
+            )
         self._loop.wake()
+
+    def advertise(self, hints: Hints) -> None:
+        with self._lock:
+            self._core.advertise(hints)
 
     def fail(self, session: bytes, request_id: int, code: ErrorCode, message: str) -> None:
         with self._lock:
@@ -125,9 +143,9 @@ class ZmqServer(ZmqPort[ServerEvent]):
             self._core.refuse_bundle(session, digest, reason)
         self._loop.wake()
 
-    def serve_bundles(self, digests: Sequence[bytes]) -> None:
+    def serve_bundles(self, digests: Sequence[bytes], offered: Offered = to_everyone) -> None:
         with self._lock:
-            self._core.serve_bundles(digests)
+            self._core.serve_bundles(digests, offered)
         self._loop.wake()
 
     def drop_session(self, session: bytes, reason: str) -> None:

@@ -1,20 +1,25 @@
 """Bit strings: arrays of 0 and 1 (uint8), most significant bit of each byte first."""
 
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Bits = NDArray[np.uint8]
 Ints = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Number = TypeVar("Number", bound=np.signedinteger[Any])
 
 WINDOW: Final = 16
 
 
-def fields(values: Ints, widths: Ints) -> Bits:
+def fields(values: NDArray[Number], widths: NDArray[Number]) -> Bits:
     """The low `widths[i]` bits of each `values[i]`, one after the other."""
-    ends = np.cumsum(widths)
-    shifts = np.repeat(ends - 1, widths) - np.arange(int(ends[-1]) if ends.size else 0)
+    some = np.flatnonzero(widths)  # many move no bit at all
+    values, widths = values[some], widths[some]
+    ends = np.cumsum(widths, dtype=np.int32)
+    shifts = np.repeat(ends - 1, widths)
+    shifts -= np.arange(shifts.size, dtype=np.int32)
     return (np.repeat(values, widths) >> shifts & 1).astype(np.uint8)
 
 
@@ -35,6 +40,6 @@ def split(bits: Bits, width: int) -> Ints:
     return numbers
 
 
-def join(values: Ints, width: int) -> Bits:
+def join(values: NDArray[Number], width: int) -> Bits:
     """The low `width` bits of each, one after the other."""
-    return fields(values, np.full(values.size, width))
+    return fields(values, np.full_like(values, width))

@@ -17,6 +17,7 @@ The sums are computed by a floating-point matrix product: all partial sums are i
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -126,30 +127,34 @@ class ConvContext:
 
 
 class _Layers:
-    """The two layers, ready for the matrix product."""
+    """The two layers, ready for the matrix product; one row a place."""
 
     def __init__(self, context: ConvContext) -> None:
         exact = [np.dtype("f4" if b < _FLOAT32_EXACT else "f8") for b in context.bounds()]
         hidden = context.biases1.size
         self.input_dtype = exact[0]
-        self._weights1 = context.weights1.astype(exact[0]).reshape(hidden, -1)
-        self._weights2 = context.weights2.astype(exact[1])
-        self._biases1 = context.biases1[:, np.newaxis]
-        self._biases2 = context.biases2[:, np.newaxis]
+        # (K C, H): a row of what is seen has tap by tap all channels.
+        weights1 = context.weights1.transpose(2, 1, 0).reshape(-1, hidden)
+        self._weights1 = np.ascontiguousarray(weights1, dtype=exact[0])
+        self._weights2 = np.ascontiguousarray(context.weights2.T, dtype=exact[1])
+        self._biases1, self._biases2 = context.biases1, context.biases2
         self._shifts = context.shift1, context.shift2
+        self._channels = context.channels
 
     def run(self, seen: Floats) -> tuple[Int32s, Int32s]:
-        """Means and tables (C, places) from the elements seen (C K, places)."""
-        sums = (self._weights1 @ seen).astype(np.int32)
+        """Means and tables (places, C) from the elements seen (places, K C)."""
+        sums = (seen @ self._weights1).astype(np.int32)
         sums += self._biases1
         sums >>= self._shifts[0]
         np.maximum(sums, sums >> _LEAK_SHIFT, out=sums)
-        np.clip(sums, -_HIDDEN_LIMIT, _HIDDEN_LIMIT, out=sums)
-        outputs = (self._weights2 @ sums.astype(self._weights2.dtype)).astype(np.int32)
+        np.maximum(sums, -_HIDDEN_LIMIT, out=sums)
+        np.minimum(sums, _HIDDEN_LIMIT, out=sums)
+        outputs = (sums.astype(self._weights2.dtype) @ self._weights2).astype(np.int32)
         outputs += self._biases2
         outputs >>= self._shifts[1]
-        means, scales = np.split(outputs, 2)
-        np.clip(scales, 0, SCALES - 1, out=scales)
+        means, scales = outputs[:, : self._channels], outputs[:, self._channels :]
+        np.maximum(scales, 0, out=scales)
+        np.minimum(scales, SCALES - 1, out=scales)
         scales *= EIGHTHS
         scales += means & EIGHTHS - 1
         return means >> _EIGHTHS_SHIFT, scales
@@ -159,7 +164,8 @@ class ConvPlan:
     """A `ConvContext` laid out for one shape.
 
     All channels of a place lie in one front; there they come image by image, in each channel by
-    channel.
+    channel. What is known is kept the other way, place by place, with margins of zeros: around a
+    place there are then a few rows to copy.
     """
 
     def __init__(self, context: ConvContext, shape: Shape4) -> None:
@@ -170,40 +176,74 @@ class ConvPlan:
         slope = radius + 1
         self.wave = Wavefront(shape, slope=slope, delays=[0] * context.channels, margin=margin)
         self.context, self.layers = context, _Layers(context)
-        self.centres = context.centres.astype(np.int32)[:, np.newaxis]
-        steps = [row * self.wave.row + column for row, column in taps(radius)]
-        channels = np.arange(context.channels) * self.wave.plane
-        self.steps: Ints = np.add.outer(channels, steps).reshape(-1, 1)
+        self.centres = context.centres.astype(np.int32)
+        self._taps = taps(radius)
+        self._steps = np.array([row * self.wave.row + column for row, column in self._taps])
 
     @property
     def starts(self) -> list[int]:
         """Where each front begins in the coding order, and the end."""
         return self.wave.starts
 
-    def places(self, span: slice) -> Ints:
-        """Addresses (images, places) of the first channel's elements in a front."""
-        images, channels = self.wave.shape[:2]
-        return self.wave.addresses[span].reshape(images, channels, -1)[:, 0]
+    @cached_property
+    def fronts(self) -> list["_Front"]:
+        """For a decoder."""
+        images, channels, height, width = self.wave.shape
+        fronts = []
+        for span in self.wave.spans():
+            first = self.wave.order[span].reshape(images, channels, -1)[:, 0].reshape(-1)
+            image, place = np.divmod(first, channels * height * width)
+            row, column = np.divmod(place, width)
+            at = (image * self.wave.padded[2] + row + self.wave.margin.top) * self.wave.row
+            at += column + self.wave.margin.left
+            fronts.append(_Front(places=at, around=np.add.outer(at, self._steps)))
+        return fronts
 
     def survey(self, symbols: Int32s) -> tuple[Ints, Ints]:
         """Table and code of each element of `symbols`, in coding order."""
-        images, channels, height, width = symbols.shape
-        wave, symbols = self.wave, symbols - self.centres[:, :, np.newaxis]
-        flat = wave.pad(symbols.astype(self.layers.input_dtype))
-        every = wave.unpad(np.arange(wave.size))[:, 0].reshape(1, -1)
-        means, tables = self.layers.run(flat[every + self.steps])
-        codes = (symbols.swapaxes(0, 1).reshape(channels, -1) - means) % self.context.symbols
-        ordered = (
-            by_channel.reshape(channels, images, height, width)
-            .swapaxes(0, 1)
-            .reshape(-1)[wave.order]
-            for by_channel in (tables, codes)
-        )
-        first, second = (values.astype(np.int64) for values in ordered)
-        return first, second
+        centred = symbols.transpose(0, 2, 3, 1) - self.centres
+        means, tables = self.layers.run(self._seen(centred))
+        codes = centred.reshape(means.shape) - means
+        codes %= self.context.symbols
+        return self._in_order(tables), self._in_order(codes)
 
     def reader(self) -> "ConvReader":
         return ConvReader(self)
+
+    def nothing(self) -> Floats:
+        """Of no place anything is known yet: (N, padded height, padded width, C)."""
+        images, channels, height, width = self.wave.padded
+        return np.zeros((images, height, width, channels), dtype=self.layers.input_dtype)
+
+    def inner(self, known: Floats) -> Floats:
+        """What is within the margins, (N, H, W, C), as a view."""
+        margin, width = self.wave.margin, self.wave.shape[3]
+        return known[:, margin.top :, margin.left : margin.left + width]
+
+    def _seen(self, centred: Int32s) -> Floats:
+        """What is known around each place, (places, K C)."""
+        images, height, width, channels = centred.shape
+        known = self.nothing()
+        self.inner(known)[...] = centred
+        seen = np.empty((images, height, width, len(self._taps), channels), dtype=known.dtype)
+        for tap, (row, column) in enumerate(self._taps):
+            top, left = self.context.radius + row, self.context.radius + column
+            seen[..., tap, :] = known[:, top : top + height, left : left + width]
+        return seen.reshape(-1, len(self._taps) * channels)
+
+    def _in_order(self, by_place: Int32s) -> Ints:
+        images, channels, height, width = self.wave.shape
+        whole = by_place.reshape(images, height * width, channels).swapaxes(1, 2).reshape(-1)
+        return whole.take(self.wave.order).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Front:
+    """Rows of what is known, place by place: `places` (P,), image by image, and those seen around
+    each, `around` (P, K)."""
+
+    places: Ints
+    around: Ints
 
 
 class ConvReader:
@@ -211,30 +251,34 @@ class ConvReader:
 
     def __init__(self, plan: ConvPlan) -> None:
         self._plan = plan
-        self._known = np.zeros(plan.wave.size, dtype=plan.layers.input_dtype)
-        self._spans = iter(plan.wave.spans())
+        self._known = plan.nothing()
+        self._rows = self._known.reshape(-1, plan.context.channels)
+        self._fronts = iter(plan.fronts)
 
     def bases(self) -> Ints:
         """The tables of the next front's elements, times 2^14."""
-        span = self._span = next(self._spans)
-        places = self._plan.places(span)
-        seen = self._known[places.reshape(1, -1) + self._plan.steps]
-        means, tables = self._plan.layers.run(seen)
-        self._means = self._in_order(means, places.shape)
-        return self._in_order(tables, places.shape).astype(np.int64) << STATE_BITS
+        front = self._front = next(self._fronts)
+        seen = self._rows.take(front.around, axis=0).reshape(front.places.size, -1)
+        self._means, tables = self._plan.layers.run(seen)
+        bases = self._by_channel(tables).reshape(-1).astype(np.int64)
+        bases <<= STATE_BITS
+        return bases
 
     def put(self, codes: Ints) -> None:
         """What the coder read for them."""
-        wave, context = self._plan.wave, self._plan.context
-        centres = context.centres[wave.channels[self._span]]
-        symbols = (codes + self._means + centres) % context.symbols
-        self._known[wave.addresses[self._span]] = symbols - centres
+        context, images = self._plan.context, self._plan.wave.shape[0]
+        symbols = codes.reshape(images, context.channels, -1).swapaxes(1, 2)
+        symbols = symbols.reshape(self._means.shape) + self._means
+        symbols += self._plan.centres
+        symbols %= context.symbols
+        symbols -= self._plan.centres
+        self._rows[self._front.places] = symbols
 
     def symbols(self) -> Int32s:
         """All elements (N x C x H x W), after the last front."""
-        values = self._plan.wave.unpad(self._known).astype(np.int32)
-        return values + self._plan.centres[:, :, np.newaxis]
+        values = self._plan.inner(self._known).astype(np.int32) + self._plan.centres
+        return values.transpose(0, 3, 1, 2)
 
-    @staticmethod
-    def _in_order(by_channel: Int32s, places: tuple[int, ...]) -> Int32s:
-        return by_channel.reshape(-1, *places).swapaxes(0, 1).reshape(-1)
+    def _by_channel(self, by_place: Int32s) -> Int32s:
+        images = self._plan.wave.shape[0]
+        return by_place.reshape(images, -1, by_place.shape[1]).swapaxes(1, 2)

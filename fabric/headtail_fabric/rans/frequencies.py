@@ -18,6 +18,7 @@ STATE_BITS: Final = 14
 STATE_AT: Final = 16
 SYMBOL_AT: Final = 40
 MOVED_AT: Final = 48
+INVERSE_BITS: Final = 27
 MAX_TABLES: Final = 256
 MAX_SYMBOLS: Final = 64
 """Of an alphabet: at 64 the least frequencies of 1 take 1.6 % of the total."""
@@ -53,6 +54,31 @@ class FrequencyTables:
         """Sum of the frequencies of the symbols before, (tables, symbols)."""
         sums = np.cumsum(self.frequencies, axis=1, dtype=np.int64) - self.frequencies
         return sums.astype(np.uint16)
+
+    @cached_property
+    def steps(self) -> NDArray[np.int32]:
+        """What an encoder needs of each symbol of each table, (4, tables x symbols): for a
+        frequency f and a state x in [2^14, 2^15)
+
+        - delta: the bits (x + delta) >> 15 must go, so that what is left lies in [4 f, 8 f);
+        - inverse: (2^27 + e) / f with 0 <= e < f, so that (y inverse) >> 27 is floor(y / f) for
+          y < 8 f: the excess, y e / 2^27 f, stays below 1 / f since 8 f^2 <= 2^27. The product
+          has 31 bits;
+        - complement: 4096 - f;
+        - the sum of the frequencies before.
+        """
+        frequencies = self.frequencies.reshape(-1).astype(np.int64)
+        # `most` bits go, or one fewer below the least state that bears `most`.
+        most = PRECISION + 1 - np.frexp(frequencies)[1].astype(np.int64)
+        least = frequencies << STATE_BITS - PRECISION + most
+        return np.stack(
+            [
+                (most << STATE_BITS + 1) - least,
+                -(-(1 << INVERSE_BITS) // frequencies),
+                TOTAL - frequencies,
+                self.starts.reshape(-1).astype(np.int64),
+            ]
+        ).astype(np.int32)
 
     @cached_property
     def transitions(self) -> NDArray[np.int64]:

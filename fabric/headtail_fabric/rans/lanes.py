@@ -40,14 +40,14 @@ from numpy.typing import NDArray
 
 from headtail_fabric.codec.base import CodecError
 from headtail_fabric.rans import bits
-from headtail_fabric.rans.bits import Bits, Ints
+from headtail_fabric.rans.bits import Bits, Int32s, Ints
 from headtail_fabric.rans.frequencies import (
+    INVERSE_BITS,
     MAX_SYMBOLS,
     MOVED_AT,
     PRECISION,
     STATE_BITS,
     SYMBOL_AT,
-    TOTAL,
     FrequencyTables,
 )
 
@@ -64,11 +64,10 @@ _SEED_BITS: Final = 32
 
 
 class _Constants:
-    """Constants as arrays as long as the lanes: an operation with a Python int takes twice as
-    long on a few hundred elements."""
+    """A decoder's constants as arrays as long as the lanes: an operation with a Python int takes
+    twice as long on a few hundred elements."""
 
     def __init__(self, lanes: int) -> None:
-        self.width_at = np.full(lanes, STATE_BITS + 1)
         self.moved_at = np.full(lanes, MOVED_AT)
         self.window = np.full(lanes, bits.WINDOW)
         self.lowest = np.full(lanes, _LOWEST)
@@ -76,6 +75,8 @@ class _Constants:
 
 
 _CONSTANTS: Final = _Constants(MAX_LANES)
+_WIDTH_AT: Final = np.full(MAX_LANES, STATE_BITS + 1, dtype=np.int32)
+_QUOTIENT_AT: Final = np.full(MAX_LANES, INVERSE_BITS, dtype=np.int32)
 
 
 def encode(
@@ -96,8 +97,8 @@ def encode(
     bits each.
     """
     first_lanes = first_lanes or _first_lanes(len(symbols))
-    coded = _Coded(tables, chosen * tables.symbols + symbols)
-    states = np.full(MAX_LANES, _LOWEST)
+    coded = _Coded(tables, chosen, symbols)
+    states = np.full(MAX_LANES, _LOWEST, dtype=np.int32)
     states[:SEED_LANES] += _seed_states(seed)
     stream: Bits = np.empty(0, dtype=np.uint8)
     stages: list[int] = []
@@ -124,31 +125,26 @@ def encode(
 class _Coded:
     """All that the encoder needs to know of each symbol, and what it moves out for it."""
 
-    def __init__(self, tables: FrequencyTables, rows: Ints) -> None:
-        frequencies = tables.frequencies.reshape(-1).astype(np.int64)
-        # Of x in [2^14, 2^15) the bits (x + delta) >> 15 must go, so that x / 2^bits lies in
-        # [4 f, 8 f): `most` of them, or one fewer below the least state that bears `most`.
-        most = PRECISION + 1 - np.frexp(frequencies)[1].astype(np.int64)
-        least = frequencies << STATE_BITS - PRECISION + most
-        self.deltas = ((most << STATE_BITS + 1) - least)[rows]
-        self.frequencies = frequencies[rows]
-        self.complements = (TOTAL - frequencies)[rows]
-        self.sums = tables.starts.reshape(-1).astype(np.int64)[rows]
-        self.states = np.empty(rows.size, dtype=np.int64)
-        self.widths = np.empty(rows.size, dtype=np.int64)
+    def __init__(self, tables: FrequencyTables, chosen: Ints, symbols: Ints) -> None:
+        rows = chosen * tables.symbols + symbols
+        self.deltas, self.inverses, self.complements, self.sums = tables.steps.take(rows, axis=1)
+        self.states = np.empty(rows.size, dtype=np.int32)
+        self.widths = np.empty(rows.size, dtype=np.int32)
+        self._quotients = np.empty(MAX_LANES, dtype=np.int32)
 
-    def push(self, lanes: Ints, first: int, last: int) -> None:
+    def push(self, lanes: Int32s, first: int, last: int) -> None:
         """Codes the symbols of that range, each into a lane of its own."""
         size, span = last - first, slice(first, last)
-        state, width = lanes[:size], self.widths[span]
+        state, width, quotient = lanes[:size], self.widths[span], self._quotients[:size]
         self.states[span] = state
         np.add(state, self.deltas[span], out=width)
-        np.right_shift(width, _CONSTANTS.width_at[:size], out=width)
+        np.right_shift(width, _WIDTH_AT[:size], out=width)
         np.right_shift(state, width, out=state)
-        quotient = state // self.frequencies[span]
-        quotient *= self.complements[span]
-        state += quotient
-        state += self.sums[span]
+        np.multiply(state, self.inverses[span], out=quotient)
+        np.right_shift(quotient, _QUOTIENT_AT[:size], out=quotient)
+        np.multiply(quotient, self.complements[span], out=quotient)
+        np.add(state, quotient, out=state)
+        np.add(state, self.sums[span], out=state)
 
     def moved(self, first: int, last: int) -> Bits:
         """The bits of the symbols of that range, in the order in which they are read."""

@@ -12,13 +12,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Padded = NDArray[Any]
 Shape4 = tuple[int, int, int, int]
 
 MAX_ELEMENTS: Final = 1 << 18
@@ -117,14 +116,3 @@ class Wavefront:
     def spans(self) -> list[slice]:
         """Of the fronts, in the coding order."""
         return [slice(a, b) for a, b in itertools.pairwise(self.starts)]
-
-    def pad(self, values: Padded) -> Padded:
-        """The flat array of those elements (N x C x H x W), in their type."""
-        flat = np.zeros(self.size, dtype=values.dtype)
-        self.unpad(flat)[...] = values
-        return flat
-
-    def unpad(self, flat: Padded) -> Padded:
-        """The elements (N x C x H x W) of a flat array, as a view."""
-        margin, width = self.margin, self.shape[3]
-        return flat[:-1].reshape(self.padded)[:, :, margin.top :, margin.left : margin.left + width]

@@ -16,6 +16,7 @@ from headtail_fabric import allowlist, keys
 from headtail_fabric.allowlist import Member, Role
 from headtail_fabric.config import ConfigMissingError
 from headtail_fabric.errors import ConfigError
+from headtail_fabric.seal import key as seal_key
 
 _EXAMPLES: Final = """\
 examples:
@@ -23,6 +24,7 @@ examples:
   headtail keys new cam-1                           on the device; then copy cam-1.pub to the edge
   headtail keys enrol cam-1.pub                     on the edge; a running server follows at once
   headtail keys enrol 'rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7' --name cam-2
+  headtail keys seal edge-1                         on the edge; copy edge-1.seal.pub to devices
   headtail keys show
   headtail keys revoke cam-1
 """
@@ -43,6 +45,16 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     new.add_argument("name", metavar="NAME", help="letters, digits, dots, dashes, underscores")
     _add_dir(new)
     new.set_defaults(handler=_new)
+
+    seal = actions.add_parser(
+        "seal",
+        help="make an edge's sealing key pair",
+        description="Devices that are given the .seal.pub file seal their payloads to it, so that "
+        "no relay between reads them.",
+    )
+    seal.add_argument("name", metavar="NAME", help="the edge's, such as edge-1")
+    _add_dir(seal)
+    seal.set_defaults(handler=_seal)
 
     show = actions.add_parser("show", help="list the keys here and who is enrolled")
     show.add_argument("name", metavar="NAME", nargs="?", help="only this one")
@@ -94,6 +106,17 @@ def _new(args: argparse.Namespace) -> int:
     return 0
 
 
+def _seal(args: argparse.Namespace) -> int:
+    pair = seal_key.generate(args.name)
+    secret_path = seal_key.save(pair, args.dir)
+    public_path = secret_path.with_name(secret_path.name + ".pub")
+    print(f"secret sealing key  {secret_path} (it stays here; edge: seal.key)")
+    print(f"public sealing key  {public_path}")
+    print(f"                    {pair.public_text}")
+    print(f"devices seal to it: headtail device run --seal-to {shlex.quote(str(public_path))}")
+    return 0
+
+
 def _show(args: argparse.Namespace) -> int:
     rows = [row for row in _key_rows(args.dir) if args.name in (None, row[0])]
     members = [member for member in _members(args.allow) if args.name in (None, member.name)]
@@ -119,11 +142,20 @@ def _show(args: argparse.Namespace) -> int:
 def _key_rows(directory: Path) -> Iterable[tuple[str, ...]]:
     """Name, public key and whether the secret is here, by the .pub files: no secret is read."""
     for path in sorted(directory.glob("*.pub")):
-        secret = "here" if path.with_suffix(".key").exists() else "elsewhere"
+        sealing = path.name.endswith(seal_key.PUBLIC_SUFFIX)
+        secret_path = path.with_suffix("" if sealing else ".key")
+        secret = "here" if secret_path.exists() else "elsewhere"
+        name = path.name.removesuffix(seal_key.PUBLIC_SUFFIX) if sealing else path.stem
         try:
-            yield path.stem, keys.load_public(path).public, secret
+            yield name, _public_text(path, sealing=sealing), secret
         except ConfigError as error:
-            yield path.stem, f"damaged: {error.message}", secret
+            yield name, f"damaged: {error.message}", secret
+
+
+def _public_text(path: Path, *, sealing: bool) -> str:
+    if sealing:
+        return seal_key.public_text(seal_key.load_public(path))
+    return keys.load_public(path).public
 
 
 def _members(path: Path) -> Iterable[Member]:
