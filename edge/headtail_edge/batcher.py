@@ -2,7 +2,10 @@
 
 Jobs wait in one line a key (a bundle and a cut: what one run of a stage can take together).
 
-    order       earliest deadline first; at equal deadlines, in order of arrival
+    order       who has had more than its share of the workers (`shares`) comes after all others;
+                then the earliest deadline first, where nobody's patience counts for longer than
+                `patience_s`, so that no later job overtakes one that has waited for that long;
+                at equal deadlines, in order of arrival
     which line  the one whose first job comes first in that same order, so no line starves
     how many    up to `max_batch`; when several workers are idle the line is shared among them
     when        at once (greedy), or with `max_wait_s` when the batch is full or its oldest job
@@ -11,34 +14,14 @@ Jobs wait in one line a key (a bundle and a cut: what one run of a stage can tak
 Every accepted job leaves exactly once: batched, expired, cancelled or dropped.
 """
 
-from bisect import bisect_left, bisect_right
+import heapq
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic
 
-_NEWEST_WEIGHT: Final = 0.2
-"""Weight of the newest measurement in the moving average of service times."""
-
-_FIRST_GUESS_S: Final = 0.05
-"""Service time of a job before any was measured."""
-
-
-class Waiting(Protocol):
-    """What the batcher needs to know of a job; times are of the caller's clock, in seconds."""
-
-    @property
-    def key(self) -> Hashable: ...
-    @property
-    def session(self) -> bytes: ...
-    @property
-    def id(self) -> int: ...
-    @property
-    def arrived_at(self) -> float: ...
-    @property
-    def deadline_at(self) -> float: ...
-
-
-JobT = TypeVar("JobT", bound=Waiting)
+from headtail_edge.costs import Costs
+from headtail_edge.shares import Shares
+from headtail_edge.waiting import JobT, Line, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,28 +32,35 @@ class Batch(Generic[JobT]):
     jobs: tuple[JobT, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """The queue is full; all that waits in it now should be served `retry_after_s` from now."""
-
-    retry_after_s: float
-
-
 class Batcher(Generic[JobT]):
-    """The lines of waiting jobs. Not thread-safe; never looks at a clock."""
+    """The lines of waiting jobs. Not thread-safe; never looks at a clock.
+
+    Before `next_batch` call `expire`, with the same time.
+    """
 
     def __init__(
-        self, *, max_batch: int, queue_limit: int, workers: int, max_wait_s: float = 0.0
+        self,
+        *,
+        max_batch: int,
+        queue_limit: int,
+        costs: Costs,
+        max_wait_s: float = 0.0,
+        patience_s: float = 2.0,
+        slack_s: float = 0.1,
     ) -> None:
-        if min(max_batch, queue_limit, workers) < 1 or max_wait_s < 0:
-            raise ValueError("a batcher needs room for one job and one worker")
-        self._max_batch = max_batch
+        if min(max_batch, queue_limit) < 1 or max_wait_s < 0:
+            raise ValueError("a batcher needs room for one job")
+        self.max_batch = max_batch
         self._queue_limit = queue_limit
-        self._workers = workers
+        self._costs = costs
         self._max_wait_s = max_wait_s
-        self._lines: dict[Hashable, _Line[JobT]] = {}
-        self._places: dict[bytes, dict[int, tuple[Hashable, _Place]]] = {}
-        self._service_s: dict[Hashable, float] = {}
+        self._patience_s = patience_s
+        self._shares = Shares(slack_s=slack_s)
+        self._lines: dict[Hashable, Line[JobT]] = {}
+        self._places: dict[tuple[bytes, int], tuple[JobT, Place]] = {}
+        """By session and id."""
+        self._by_flow: dict[str, int] = {}
+        self._deadlines: list[tuple[float, int, JobT]] = []
         self._waiting = 0
         self._sequence = 0
 
@@ -81,156 +71,199 @@ class Batcher(Generic[JobT]):
         lines = ", ".join(f"{key!r}: {len(line)}" for key, line in self._lines.items())
         return f"<Batcher {self._waiting}/{self._queue_limit} waiting {{{lines}}}>"
 
-    def add(self, job: JobT) -> Refusal | None:
-        """Put `job` in its line, or refuse it when the queue is full.
+    def has_room(self, job: JobT) -> bool:
+        """Whether the queue, and the job's flow in it, may take one more."""
+        return self._waiting < self._queue_limit and self._by_flow.get(job.flow, 0) < job.quota
+
+    def add(self, job: JobT) -> None:
+        """Put `job` in its line, room or not.
 
         Raises ValueError when the same request of the same session waits already.
         """
-        if self._waiting >= self._queue_limit:
-            return Refusal(retry_after_s=self.backlog_s())
-        places = self._places.setdefault(job.session, {})
-        if job.id in places:
+        who, flow, key = (job.session, job.id), job.flow, job.key
+        if who in self._places:
             raise ValueError(f"request {job.id} waits already")
-        place = (job.deadline_at, self._sequence)
-        places[job.id] = (job.key, place)
-        self._lines.setdefault(job.key, _Line()).insert(place, job)
+        place = self._place(job)
+        self._places[who] = (job, place)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line(job.gmacs)
+        line.insert(place, job)
+        of_flow = self._by_flow.get(flow, 0)
+        if not of_flow:
+            self._shares.enter(flow, job.weight)
+        self._by_flow[flow] = of_flow + 1
+        heapq.heappush(self._deadlines, (job.deadline_at, self._sequence, job))
         self._sequence += 1
         self._waiting += 1
-        return None
 
     def next_batch(self, now: float, idle_workers: int) -> Batch[JobT] | None:
-        """What one of `idle_workers` workers (at least 1) should compute now, if anything.
-
-        Jobs whose deadline is over are never batched: they stay until `expire` takes them.
-        """
-        ready = [
-            (line.places[overdue], key, overdue)
-            for key, line in self._lines.items()
-            if (overdue := line.overdue(now)) < len(line) and self._may_go(key, line, overdue, now)
-        ]
+        """What one of `idle_workers` workers (at least 1) should compute now, if anything."""
+        ready = [key for key, line in self._lines.items() if self._may_go(key, line, now)]
         if not ready:
             return None
-        _, key, overdue = min(ready, key=lambda item: item[0])
+        ahead = self._shares.ahead()
+        key = ready[0]
+        if len(ready) > 1:
+            key = min(ready, key=lambda one: self._lines[one].first(ahead))
         line = self._lines[key]
-        share = -(-(len(line) - overdue) // idle_workers)
-        jobs = line.take(overdue, overdue + min(share, self._max_batch))
-        self._forget(jobs)
+        room = min(-(-len(line) // idle_workers), self.max_batch)
+        each_s = self._costs.batch_s(key, room, gmacs=line.gmacs) / room
+        jobs: list[JobT] = []
+        job_s = {
+            codec: each_s + self._costs.decode_s(key, codec)
+            for codec, count in line.codecs.items()
+            if count
+        }
+        turns = line.turns(ahead)
+        while turns and len(jobs) < room:
+            _, place, flow = heapq.heappop(turns)
+            row = line.rows[flow]
+            if jobs and (row.jobs[0].alone or jobs[0].alone):
+                break
+            job = line.remove(place, flow)
+            jobs.append(job)
+            self._shares.charge(flow, job_s[job.codec])
+            if row.places:
+                heapq.heappush(turns, (self._shares.is_ahead(flow), row.places[0], flow))
+        self._forget(key, jobs)
         return Batch(key=key, jobs=tuple(jobs))
 
     def next_timer(self) -> float | None:
         """When `expire` or `next_batch` may have something new to say though nothing happens."""
-        times = [line.places[0][0] for line in self._lines.values()]
+        self._drop_stale_deadlines()
+        times = [self._deadlines[0][0]] if self._deadlines else []
         if self._max_wait_s > 0:
-            times += [self._hold_until(key, line, 0) for key, line in self._lines.items()]
+            times += [self._hold_until(key, line) for key, line in self._lines.items()]
         return min(times, default=None)
 
     def expire(self, now: float) -> list[JobT]:
         """Take out the jobs whose deadline is over (at `deadline_at` exactly it is)."""
         expired: list[JobT] = []
-        for line in list(self._lines.values()):
-            if overdue := line.overdue(now):
-                expired += line.take(0, overdue)
-        self._forget(expired)
+        while self._deadlines and self._deadlines[0][0] <= now:
+            job = heapq.heappop(self._deadlines)[2]
+            if self._waits(job):
+                expired.append(self._take_out(job))
         return expired
+
+    def waits(self, session: bytes, job_id: int) -> bool:
+        """Whether a job of that session and id waits."""
+        return (session, job_id) in self._places
 
     def cancel(self, session: bytes, job_id: int) -> JobT | None:
         """Take out one job, if it still waits."""
-        found = self._places.get(session, {}).get(job_id)
-        if found is None:
-            return None
-        key, place = found
-        job = self._lines[key].remove(place)
-        self._forget([job])
-        return job
+        found = self._places.get((session, job_id))
+        return None if found is None else self._take_out(found[0])
 
     def drop_session(self, session: bytes) -> list[JobT]:
         """Take out all jobs of a session."""
-        jobs = [
-            self._lines[key].remove(place) for key, place in self._places.get(session, {}).values()
-        ]
-        self._forget(jobs)
-        return jobs
+        waiting = [job for job, _ in self._places.values() if job.session == session]
+        return [self._take_out(job) for job in waiting]
 
     def drop_all(self) -> list[JobT]:
         """Take out every job, in no particular order."""
-        jobs = [job for line in self._lines.values() for job in line.take(0, len(line))]
-        self._forget(jobs)
-        return jobs
+        waiting = [job for line in self._lines.values() for job in line]
+        return [self._take_out(job) for job in waiting]
 
-    def served(self, key: Hashable, jobs: int, seconds: float) -> None:
-        """A worker was busy for `seconds` with a batch of `jobs` jobs (at least 1) of `key`."""
-        newest = seconds / jobs
-        known = self._service_s.get(key, newest)
-        self._service_s[key] = known + _NEWEST_WEIGHT * (newest - known)
+    def work_s(self) -> float:
+        """How long one worker would need for all that waits."""
+        return sum(self._line_s(key, line) for key, line in self._lines.items())
 
-    def backlog_s(self) -> float:
-        """How long the workers will need for all that waits, by their measured speed."""
-        work = sum(len(line) * self._estimate_s(key) for key, line in self._lines.items())
-        return work / self._workers
+    def work_before_next_s(self) -> float:
+        """How long one worker would need before the next job that comes, if it is like most of
+        those that wait and due after all of them: it would join the last batch of its line."""
+        if not self._lines:
+            return 0.0
+        key, line = max(self._lines.items(), key=lambda item: len(item[1]))
+        joined = len(line) % self.max_batch
+        return self.work_s() - self._line_s(key, line) * joined / len(line)
 
-    def _estimate_s(self, key: Hashable) -> float:
-        if key in self._service_s:
-            return self._service_s[key]
-        known = self._service_s.values()
-        return sum(known) / len(known) if known else _FIRST_GUESS_S
+    def work_before_s(self, job: JobT) -> float:
+        """How long one worker would need for what comes before a job that is not added yet.
 
-    def _may_go(self, key: Hashable, line: "_Line[JobT]", start: int, now: float) -> bool:
-        full = len(line) - start >= self._max_batch
-        return full or self._max_wait_s == 0 or now >= self._hold_until(key, line, start)
+        Within the job's own flow that is what stands before its place. Of another flow it is what
+        is due before it, but no more than that flow may have before it has had its share, and no
+        less than it is owed by then. Jobs that would be in the same batch don't count.
+        """
+        place = self._place(job)
+        before_s: dict[str, float] = {}
+        all_s: dict[str, float] = {}
+        for key, line in self._lines.items():
+            each_s = self._line_s(key, line) / len(line)
+            before = {flow: row.before(place) for flow, row in line.rows.items()}
+            count = sum(before.values())
+            joined = count % self.max_batch if key == job.key else 0
+            for flow, row in line.rows.items():
+                waits = before[flow] * (1 - joined / count) if count else 0.0
+                before_s[flow] = before_s.get(flow, 0.0) + each_s * waits
+                all_s[flow] = all_s.get(flow, 0.0) + each_s * len(row)
+        own_s = before_s.pop(job.flow, 0.0)
+        bounds = self._shares.before_s(job.flow, own_s)
+        total_s = own_s
+        for flow, seconds in before_s.items():
+            least_s, most_s = bounds[flow]
+            total_s += min(all_s[flow], max(least_s, min(seconds, most_s)))
+        return total_s
 
-    def _hold_until(self, key: Hashable, line: "_Line[JobT]", start: int) -> float:
+    def batch_with(self, job: JobT) -> int:
+        """How many jobs a batch with this one may have, if it comes to wait."""
+        line = self._lines.get(job.key)
+        return min(self.max_batch, 1 + (len(line) if line is not None else 0))
+
+    def _line_s(self, key: Hashable, line: Line[JobT]) -> float:
+        full, rest = divmod(len(line), self.max_batch)
+        seconds = full * self._costs.batch_s(key, self.max_batch, gmacs=line.gmacs)
+        if rest:
+            seconds += self._costs.batch_s(key, rest, gmacs=line.gmacs)
+        for codec, count in line.codecs.items():
+            seconds += count * self._costs.decode_s(key, codec)
+        return seconds
+
+    def _may_go(self, key: Hashable, line: Line[JobT], now: float) -> bool:
+        if self._max_wait_s == 0 or len(line) >= self.max_batch:
+            return True
+        return now >= self._hold_until(key, line)
+
+    def _hold_until(self, key: Hashable, line: Line[JobT]) -> float:
         """Until when a batch that is not full may be held back for others to join it."""
-        count = min(len(line) - start, self._max_batch)
-        oldest = min(job.arrived_at for job in line.jobs[start:])
-        last_chance = line.places[start][0] - count * self._estimate_s(key)
-        return min(oldest + self._max_wait_s, last_chance)
+        oldest = min(job.arrived_at for job in line)
+        first = min(job.deadline_at for job in line)
+        count = min(len(line), self.max_batch)
+        return min(
+            oldest + self._max_wait_s,
+            first - self._costs.batch_s(key, count, gmacs=line.gmacs),
+        )
 
-    def _forget(self, jobs: Iterable[JobT]) -> None:
+    def _place(self, job: JobT) -> Place:
+        return (min(job.deadline_at, job.arrived_at + self._patience_s), self._sequence)
+
+    def _waits(self, job: JobT) -> bool:
+        found = self._places.get((job.session, job.id))
+        return found is not None and found[0] is job
+
+    def _drop_stale_deadlines(self) -> None:
+        while self._deadlines and not self._waits(self._deadlines[0][2]):
+            heapq.heappop(self._deadlines)
+
+    def _take_out(self, job: JobT) -> JobT:
+        _, place = self._places[job.session, job.id]
+        self._lines[job.key].remove(place, job.flow)
+        self._forget(job.key, [job])
+        return job
+
+    def _forget(self, key: Hashable, jobs: Iterable[JobT]) -> None:
+        """Jobs that were taken out of the line of `key`."""
+        if not self._lines[key]:
+            del self._lines[key]
         for job in jobs:
+            flow = job.flow
             self._waiting -= 1
-            places = self._places[job.session]
-            del places[job.id]
-            if not places:
-                del self._places[job.session]
-            if job.key in self._lines and not self._lines[job.key]:
-                del self._lines[job.key]
-
-
-_Place = tuple[float, int]
-"""Deadline, then sequence number: a total order."""
-
-
-class _Line(Generic[JobT]):
-    """The waiting jobs of one key in order; `jobs[i]` stands at `places[i]`."""
-
-    __slots__ = ("jobs", "places")
-
-    def __init__(self) -> None:
-        self.places: list[_Place] = []
-        self.jobs: list[JobT] = []
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def insert(self, place: _Place, job: JobT) -> None:
-        at = bisect_left(self.places, place)
-        self.places.insert(at, place)
-        self.jobs.insert(at, job)
-
-    def take(self, start: int, end: int) -> list[JobT]:
-        taken = self.jobs[start:end]
-        del self.jobs[start:end], self.places[start:end]
-        return taken
-
-    def remove(self, place: _Place) -> JobT:
-        at = bisect_left(self.places, place)
-        del self.places[at]
-        return self.jobs.pop(at)
-
-    def overdue(self, now: float) -> int:
-        """How many jobs, all at the front, have no time left."""
-        return bisect_right(self.places, now, key=_deadline_of)
-
-
-def _deadline_of(place: _Place) -> float:
-    return place[0]
+            del self._places[job.session, job.id]
+            of_flow = self._by_flow.pop(flow) - 1
+            if of_flow:
+                self._by_flow[flow] = of_flow
+            else:
+                self._shares.leave(flow)
+        if len(self._deadlines) > 2 * self._waiting + 64:
+            self._deadlines = [entry for entry in self._deadlines if self._waits(entry[2])]
+            heapq.heapify(self._deadlines)

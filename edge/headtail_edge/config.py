@@ -6,6 +6,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headtail_edge.canary import Share
+from headtail_edge.tenants import LimitsConfig, TenantConfig
+from headtail_fabric.tracing.settings import TracingConfig
+
 
 class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Bundles that devices send to this edge because it lacks them."""
@@ -27,6 +31,30 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_bundles: Annotated[
         int, Meta(ge=1, le=200, description="How many are kept; more are refused.")
     ] = 16
+
+
+class SealConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Payloads that devices seal end to end, besides what CURVE does (docs/security.md)."""
+
+    key: Annotated[
+        Path | None,
+        Meta(description="This edge's sealing key file (`headtail keys seal`); none: no sealing."),
+    ] = None
+    required: Annotated[
+        bool, Meta(description="Refuse payloads that are not sealed; needs `key`.")
+    ] = False
+    pad_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=16_777_216,
+            description="Sealed answers are filled up to a multiple of it; 0: they are not.",
+        ),
+    ] = 0
+
+    def __post_init__(self) -> None:
+        if self.required and self.key is None:
+            raise ValueError("seal.required is set, but seal.key is not")
 
 
 class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +85,48 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
             "signature is asked for."
         ),
     ] = ()
+    watch: Annotated[
+        Path | None,
+        Meta(
+            description="A folder of more bundles, followed while running: what is put there is "
+            "served, what is taken away is not any more."
+        ),
+    ] = None
+    memory_mb: Annotated[
+        Annotated[int, Meta(ge=1, le=1_048_576)] | None,
+        Meta(
+            description="What opened tails may take, in MiB, by the size of their files (in each "
+            "worker process); those used the longest ago are closed. No limit when not set."
+        ),
+    ] = None
+    canary: Annotated[
+        dict[Annotated[str, Meta(min_length=1, max_length=90)], Share],
+        Meta(
+            description="Shares of the devices, from 0 to 1, that bundles are offered to, by "
+            'name-version, as "yolov3-tiny-coco-1.2" = 0.1; all others are for everyone.'
+        ),
+    ] = {}
+    pinned: Annotated[
+        tuple[str, ...],
+        Meta(description="Bundles, by name or name-version, whose tails are never closed."),
+    ] = ()
     cache_dir: Annotated[
         Path | None,
         Meta(description="Where packed bundles are unpacked; the user's cache when not set."),
     ] = None
     workers: Annotated[int, Meta(ge=1, le=256, description="Batches computed at once.")] = 2
+    worker_kind: Annotated[
+        Literal["thread", "process"],
+        Meta(
+            description="Where they are computed: in threads, which costs the least, or in a "
+            "process for each worker, which may die of a request without taking the edge along, "
+            "and which decodes on all cores."
+        ),
+    ] = "thread"
+    worker_hang_s: Annotated[
+        float,
+        Meta(gt=0, le=3600, description="A worker process that is silent for so long is killed."),
+    ] = 60.0
     threads: Annotated[
         int,
         Meta(
@@ -92,6 +157,13 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=1000, description="Largest whole picture taken, in megapixels."),
     ] = 20.0
+    announce: Annotated[
+        bool,
+        Meta(
+            description="Announce this edge on the local network by mDNS, with the fingerprint of "
+            "its key; needs the extra `discovery`."
+        ),
+    ] = False
     key: Annotated[Path | None, Meta(description="This edge's key file (`headtail keys new`).")] = (
         None
     )
@@ -99,6 +171,17 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
         Path | None,
         Meta(description="Who may connect (`headtail keys enrol`); followed while running."),
     ] = None
+    cloud: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description="A cloud server's endpoint for edges, as tcp://HOST:PORT: what can't be "
+            "computed here in time is forwarded there. Empty: nothing is.",
+        ),
+    ] = ""
+    cloud_key: Annotated[
+        str, Meta(description="The cloud's public key (40 characters); needs `key`. Empty: none.")
+    ] = ""
     metrics_port: Annotated[
         Annotated[int, Meta(ge=0, le=65_535)] | None,
         Meta(
@@ -110,3 +193,10 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
         Meta(ge=0, le=600, description="How long accepted requests may take when stopped."),
     ] = 5.0
     push: PushConfig = PushConfig()
+    limits: LimitsConfig = LimitsConfig()
+    tenants: Annotated[
+        dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")], TenantConfig],
+        Meta(description="Devices that have one share together, as tables [tenants.NAME]."),
+    ] = {}
+    seal: SealConfig = SealConfig()
+    tracing: TracingConfig = TracingConfig()

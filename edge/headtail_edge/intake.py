@@ -180,8 +180,6 @@ class Intake:
         folder = self._pushed.take_in(self._parts.path(digest, total), digest)
         self._registry.load(folder, warm=True)
         self._core.served(digest)
-        self._port.serve_bundles(self._registry.digests())
-        self._metrics.bundles(len(self._registry))
         self._metrics.pushed(accepted=True)
         self._parts.discard(digest)
 

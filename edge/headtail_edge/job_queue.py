@@ -1,12 +1,17 @@
 """The batcher between threads: the server puts, the workers take."""
 
 import threading
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from headtail_edge.batcher import Batch, Batcher, Refusal
+from headtail_edge.admission import Admission, Refusal, turn_in_s
+from headtail_edge.batcher import Batch, Batcher
+from headtail_edge.costs import Costs
 from headtail_edge.job import Job
 from headtail_edge.metrics import EdgeMetrics, Outcome
+from headtail_edge.plan import PlanKey
+from headtail_edge.tail_runner import Spent
 from headtail_fabric.clock import Clock
 from headtail_fabric.wire import Hints
 
@@ -15,28 +20,44 @@ _LONGEST_HINT_MS: Final = 86_400_000  # the wire's limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How busy the workers are; `backlog_s` is what the waiting jobs will keep them busy for."""
+    """How busy the workers are; a request that comes now would have its turn in `queue_s`."""
 
     waiting: int
     running: int
-    backlog_s: float
+    queue_s: float
 
     def hints(self, *, batch: int = 0) -> Hints:
         """What a client is told of it, whose request was computed in a batch of that size."""
-        queue_ms = min(round(self.backlog_s * 1000), _LONGEST_HINT_MS)
+        queue_ms = min(round(self.queue_s * 1000), _LONGEST_HINT_MS)
         return Hints(queue_ms=queue_ms, batch=batch, active=self.waiting + self.running)
 
 
 class JobQueue:
-    """A `Batcher` of jobs under one lock. All methods may be called from any thread."""
+    """A `Batcher` of jobs for `workers` workers under one lock, with admission before it.
 
-    def __init__(self, batcher: Batcher[Job], *, metrics: EdgeMetrics, clock: Clock) -> None:
+    All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher[Job],
+        *,
+        costs: Costs,
+        workers: int,
+        metrics: EdgeMetrics,
+        clock: Clock,
+    ) -> None:
+        """`costs` are those that the batcher was made with."""
         self._batcher = batcher
+        self._costs = costs
+        self._admission = Admission(batcher=batcher, costs=costs)
+        self._workers = workers
         self._metrics = metrics
         self._clock = clock
         self._changed = threading.Condition()
         self._idle = 0
-        self._running: dict[Batch[Job], None] = {}
+        self._running: dict[Batch[Job], float] = {}
+        """Batches with the time when they should be done."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -44,13 +65,35 @@ class JobQueue:
             return f"<JobQueue {self._batcher!r}, {len(self._running)} batches running>"
 
     def put(self, job: Job) -> Refusal | None:
-        """Queue a job, or say when to come again."""
+        """Queue a job that would be in time, or say when to come again and what else to try."""
+        return next(iter(self.put_all([job]).values()), None)
+
+    def put_all(self, jobs: Iterable[Job]) -> dict[Job, Refusal]:
+        """Queue those that would be in time, one after the other; for the others, when to come
+        again and what else to try. Workers wake when all are there."""
+        refused: dict[Job, Refusal] = {}
         with self._changed:
-            self._expire()
-            refusal = self._batcher.add(job)
-            if refusal is None:
+            now, before = self._expire(), len(self._batcher)
+            for job in jobs:
+                if not self._admission.is_surely_in_time(job, now):
+                    free_in_s = self._free_in_s(self._running.values(), now)
+                    refusal = self._admission.judge(job, free_in_s, now)
+                    if refusal is not None:
+                        refused[job] = refusal
+                        continue
+                self._batcher.add(job)
+            if self._idle:
+                self._changed.notify(len(self._batcher) - before)
+        return refused
+
+    def put_back(self, job: Job) -> None:
+        """Queue a job again that was accepted and taken, but not answered; in vain if its session
+        began anew meanwhile and asks for it itself."""
+        with self._changed:
+            if not self._batcher.waits(job.session, job.id):
+                self._admission.look_again()
+                self._batcher.add(job)
                 self._changed.notify()
-            return refusal
 
     def take(self) -> Batch[Job] | None:
         """Wait for work. None when the queue was closed and is empty: the worker may go.
@@ -68,11 +111,18 @@ class JobQueue:
             finally:
                 self._idle -= 1
 
-    def done(self, batch: Batch[Job], seconds: float) -> None:
-        """A batch was answered; it took a worker `seconds`."""
+    def done(self, batch: Batch[Job], spent: Spent) -> None:
+        """A batch was dealt with; `spent` is what is to be learned of it."""
         with self._changed:
+            now = self._clock.now()
             self._running.pop(batch, None)
-            self._batcher.served(batch.key, len(batch.jobs), seconds)
+            self._admission.look_again()
+            for codec, each_s in spent.decoding_each_s().items():
+                self._costs.decoded(batch.key, codec, each_s, now)
+            if spent.computing_s is not None:
+                self._costs.computed(
+                    batch.key, spent.jobs, spent.computing_s, gmacs=batch.jobs[0].gmacs, now=now
+                )
 
     def cancel(self, session: bytes, request_id: int) -> Job | None:
         """Take out a job, if it still waits."""
@@ -84,13 +134,23 @@ class JobQueue:
         with self._changed:
             return self._batcher.drop_session(session)
 
-    def load(self) -> Load:
+    def load(self, *, done: Batch[Job] | None = None) -> Load:
+        """How busy the workers are, but for a batch that is `done` and about to be given back."""
         with self._changed:
+            now = self._expire()
+            running = {batch: at for batch, at in self._running.items() if batch is not done}
+            free_in_s = self._free_in_s(running.values(), now)
             return Load(
                 waiting=len(self._batcher),
-                running=sum(len(batch.jobs) for batch in self._running),
-                backlog_s=self._batcher.backlog_s(),
+                running=sum(len(batch.jobs) for batch in running),
+                queue_s=turn_in_s(free_in_s, self._batcher.work_before_next_s()),
             )
+
+    def serving(self, digests: Collection[bytes]) -> None:
+        """What is served now; what other bundles cost is forgotten."""
+        with self._changed:
+            self._admission.look_again()
+            self._costs.keep(lambda key: isinstance(key, PlanKey) and key.digest in digests)
 
     def close(self) -> None:
         """Workers finish what waits, then go."""
@@ -112,13 +172,24 @@ class JobQueue:
         now = self._expire()
         batch = self._batcher.next_batch(now, self._idle)
         if batch is not None:
-            self._running[batch] = None
+            self._admission.look_again()
+            self._running[batch] = now + self._expected_s(batch)
         return batch
+
+    def _expected_s(self, batch: Batch[Job]) -> float:
+        decoding_s = sum(self._costs.decode_s(batch.key, job.codec) for job in batch.jobs)
+        gmacs = batch.jobs[0].gmacs
+        return decoding_s + self._costs.batch_s(batch.key, len(batch.jobs), gmacs=gmacs)
+
+    def _free_in_s(self, done_at: Iterable[float], now: float) -> list[float]:
+        busy = [max(0.0, at - now) for at in done_at]
+        return busy + [0.0] * (self._workers - len(busy))
 
     def _expire(self) -> float:
         """Make room; who asked was told by the port. Returns the time."""
         now = self._clock.now()
-        self._metrics.ended(Outcome.EXPIRED, len(self._batcher.expire(now)))
+        if expired := self._batcher.expire(now):
+            self._metrics.ended(Outcome.EXPIRED, len(expired))
         return now
 
     def _pause_s(self) -> float | None:

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
+from headtail_edge.admission import Refusal
 from headtail_fabric.metrics import Metrics
 from headtail_fabric.wire import Timings
 
@@ -26,6 +27,9 @@ class EdgeMetrics:
         self._requests = metrics.counter(
             "edge_requests", "Requests by how they ended at this edge", ["outcome"]
         )
+        self._callers = metrics.counter(
+            "edge_device_requests", "Requests by the device's enrolled name", ["device"]
+        )
         self._phases = metrics.histogram(
             "edge_phase_seconds", "Time that answered requests spent in each phase", ["phase"]
         )
@@ -36,12 +40,39 @@ class EdgeMetrics:
         self._running = metrics.gauge("edge_running", "Requests being computed")
         self._sessions = metrics.gauge("edge_sessions", "Open sessions")
         self._bundles = metrics.gauge("edge_bundles", "Bundles served")
+        self._seals = metrics.counter(
+            "edge_refused_seals", "Payloads refused for their seal", ["reason"]
+        )
         self._pushes = metrics.counter("edge_pushes", "Bundles pushed by devices", ["outcome"])
+        self._refusals = metrics.counter(
+            "edge_refusals",
+            "Requests refused for now, by why (beyond the device's rate, queue or quota full, "
+            "would be late) and what was offered instead",
+            ["reason", "instead"],
+        )
+        self._forwards = metrics.counter(
+            "edge_forwards", "Requests forwarded to the cloud, by what came of it", ["outcome"]
+        )
+        self._deaths = metrics.counter("edge_worker_deaths", "Worker processes that died or hung")
+        self._queue = metrics.gauge(
+            "edge_queue_seconds", "When a request that comes now should have its turn"
+        )
+
+    def requested(self, user: str) -> None:
+        """A request came from a device enrolled under that name ("" without keys)."""
+        self._callers.add(device=user)
 
     def ended(self, outcome: Outcome, count: int = 1) -> None:
         """`count` requests ended without an answer."""
         if count:
             self._requests.add(count, outcome=outcome)
+
+    def refused(self, refusal: Refusal) -> None:
+        """A request was told to come again, or to go another way."""
+        self.ended(Outcome.BUSY)
+        way = refusal.instead
+        instead = "nothing" if way is None else "cheaper" if way.cut else "local"
+        self._refusals.add(reason=refusal.reason, instead=instead)
 
     def answered(self, timings: Timings) -> None:
         """A request was answered."""
@@ -55,10 +86,19 @@ class EdgeMetrics:
         """A batch of `size` requests was computed."""
         self._batches.observe(size)
 
-    def load(self, *, waiting: int, running: int) -> None:
+    def load(self, *, waiting: int, running: int, queue_s: float) -> None:
         """The queue as it is now."""
         self._waiting.set(waiting)
         self._running.set(running)
+        self._queue.set(queue_s)
+
+    def worker_died(self) -> None:
+        """A worker process died or hung."""
+        self._deaths.add()
+
+    def forwarded(self, outcome: str) -> None:
+        """A request that was forwarded to the cloud ended, in that way."""
+        self._forwards.add(outcome=outcome)
 
     def sessions(self, count: int) -> None:
         """Sessions open now."""
@@ -67,6 +107,10 @@ class EdgeMetrics:
     def bundles(self, count: int) -> None:
         """Bundles served now."""
         self._bundles.set(count)
+
+    def seal_refused(self, reason: str) -> None:
+        """A payload was refused for its seal; `reason` is the kind of error."""
+        self._seals.add(reason=reason)
 
     def pushed(self, *, accepted: bool) -> None:
         """A bundle came from a device, and was taken or refused."""

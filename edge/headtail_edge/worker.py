@@ -1,69 +1,104 @@
-"""The threads that compute: each takes a batch, runs it and answers its jobs."""
+"""The workers: each takes a batch, has it computed and answers its jobs."""
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from headtail_edge.batcher import Batch
 from headtail_edge.job import Job
 from headtail_edge.job_queue import JobQueue
 from headtail_edge.metrics import EdgeMetrics, Outcome
-from headtail_edge.tail_runner import Answer, Failure, TailRunner
+from headtail_edge.process_runner import WorkerDiedError
+from headtail_edge.tail_runner import Answer, Failure, Ran, Runner
 from headtail_fabric.clock import Clock
 from headtail_fabric.logs import fields
 from headtail_fabric.peer.ports import ServerPort
-from headtail_fabric.wire import ErrorCode
+from headtail_fabric.wire import ErrorCode, Hints
 
 log = logging.getLogger(__name__)
 
 
 class Worker:
-    """One worker. ONNX Runtime releases the interpreter's lock while it computes, so that as many
-    batches run at once as there are workers."""
+    """One worker, in a thread: its runner computes right there, or in a process of its own.
+
+    ONNX Runtime releases the interpreter's lock while it computes, so that as many batches run at
+    once as there are workers either way; decoding and all else run at once only in processes.
+    """
 
     def __init__(
-        self, *, queue: JobQueue, port: ServerPort, metrics: EdgeMetrics, clock: Clock
+        self,
+        *,
+        queue: JobQueue,
+        port: ServerPort,
+        runner: Runner,
+        metrics: EdgeMetrics,
+        clock: Clock,
     ) -> None:
         self._queue = queue
         self._port = port
+        self._runner = runner
         self._metrics = metrics
         self._clock = clock
-        self._runner = TailRunner(clock=clock)
 
     def run(self) -> None:
         """Work until the queue is closed and empty."""
-        while (batch := self._queue.take()) is not None:
-            self.serve(batch)
+        try:
+            while (batch := self._queue.take()) is not None:
+                self.serve(batch)
+        finally:
+            self._runner.close()
 
     def serve(self, batch: Batch[Job]) -> None:
-        """Answer every job of a batch, whatever happens."""
-        started_at = self._clock.now()
-        unanswered = dict.fromkeys(batch.jobs)
+        """See that every job of a batch is answered, whatever happens: now, or after one more
+        try where a worker process died."""
+        ran, unanswered = Ran(), dict.fromkeys(batch.jobs)
         try:
-            for outcome in self._runner.run(batch.jobs):
-                self._deliver(outcome, batch)
+            ran = self._runner.run(batch.jobs)
+            hints = self._queue.load(done=batch).hints(batch=len(batch.jobs))
+            for outcome in ran.outcomes:
+                self._deliver(outcome, hints)
                 del unanswered[outcome.job]
+        except WorkerDiedError as error:
+            log.error("worker died", extra=fields(plan=batch.key, reason=error.message))
+            self._metrics.worker_died()
+            self._try_again(batch.jobs)
         except Exception:  # a worker that dies would take its share of the edge with it
             log.exception("worker failed in a batch", extra=fields(plan=batch.key))
-            for job in unanswered:
-                self._fail(Failure(job=job, code=ErrorCode.INTERNAL, message="the edge failed"))
+            self._fail_all(unanswered, "the edge failed")
         finally:
-            self._queue.done(batch, self._clock.now() - started_at)
+            self._queue.done(batch, ran.spent)
             self._metrics.batch(len(batch.jobs))
 
-    def _deliver(self, outcome: Answer | Failure, batch: Batch[Job]) -> None:
+    def _try_again(self, jobs: Sequence[Job]) -> None:
+        """One by one, so that the one that did it, if one did, takes no other along."""
+        for job in jobs:
+            if job.alone:
+                self._fail_all([job], "the edge's workers died of this request")
+            else:
+                self._queue.put_back(replace(job, alone=True))
+
+    def _deliver(self, outcome: Answer | Failure, hints: Hints) -> None:
         if isinstance(outcome, Failure):
             self._fail(outcome)
-            return
+        else:
+            self._answer(outcome, hints)
+
+    def _answer(self, answer: Answer, hints: Hints) -> None:
         self._port.respond(
-            outcome.job.session,
-            outcome.job.id,
-            tensors=outcome.tensors,
-            payloads=outcome.payloads,
-            timings=outcome.timings,
-            hints=self._queue.load().hints(batch=len(batch.jobs)),
+            answer.job.session,
+            answer.job.id,
+            tensors=answer.tensors,
+            payloads=answer.payloads,
+            timings=answer.timings,
+            hints=hints,
         )
-        self._metrics.answered(outcome.timings)
+        self._metrics.answered(answer.timings)
+
+    def _fail_all(self, jobs: Iterable[Job], message: str) -> None:
+        for job in jobs:
+            self._fail(Failure(job=job, code=ErrorCode.INTERNAL, message=message))
 
     def _fail(self, failure: Failure) -> None:
         job = failure.job
@@ -86,6 +121,11 @@ class WorkerPool:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+
+    @property
+    def dead(self) -> int:
+        """Workers that have ended; before the queue is closed none should have."""
+        return sum(not thread.is_alive() for thread in self._threads)
 
     @property
     def alive(self) -> bool:

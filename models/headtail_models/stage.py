@@ -12,6 +12,10 @@ from headtail_fabric.codec.base import Array
 from headtail_fabric.errors import ConfigError, HeadtailError, LocalError, ResourceError
 from headtail_models.tensor import TensorSpec
 
+# Some builds of the runtime report its use, in a thread of its own: what runs here is nobody else's
+# business, and a thread's locks must not be copied by a fork.
+ort.disable_telemetry_events()
+
 _ERROR: Final = 3  # ONNX Runtime's log severity
 _DTYPES: Final[dict[str, Literal["float32", "uint8"]]] = {
     "tensor(float)": "float32",

@@ -1,109 +1,178 @@
-"""What is asked of a request before any work is done for it."""
+"""Whether a request would be in time, and what else would be."""
 
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from hypothesis import given
+from hypothesis import strategies as st
 
-from edge_doubles import crossing, encoded
-from headtail_edge.admission import RequestRefusedError, check
-from headtail_edge.plan import TailPlan, plans_of
-from headtail_fabric.wire import DType, ErrorCode, TensorInfo
+from edge_doubles import Rig, events, send
+from headtail_edge.admission import turn_in_s
+from headtail_edge.plan import PlanKey, TailPlan
+from headtail_edge.tenants import LimitsConfig, TenantConfig
+from headtail_fabric.peer.events import Alternative, Answered, Refused
 from headtail_models.bundle import Bundle
 
-MAX_PIXELS = 10_000
+
+def test_workers_share_the_work_as_they_become_free() -> None:
+    assert turn_in_s([0.0], 0.0) == 0.0
+    assert turn_in_s([0.3], 0.5) == pytest.approx(0.8)
+    assert turn_in_s([0.5, 0.0], 0.2) == pytest.approx(0.2)
+    assert turn_in_s([0.5, 0.0], 1.5) == pytest.approx(1.0)
+    assert turn_in_s([2.0, 1.0, 0.0], 2.0) == pytest.approx(1.5)
 
 
-def plan_at(bundle: Bundle, cut: str) -> TailPlan:
-    return next(plan for plan in plans_of(bundle, threads=1) if plan.key.cut == cut)
-
-
-def refused(plan: TailPlan, *tensors: TensorInfo) -> str:
-    with pytest.raises(RequestRefusedError) as caught:
-        check(plan, tensors, max_pixels=MAX_PIXELS)
-    assert caught.value.code is ErrorCode.BAD_PAYLOAD
-    return caught.value.message
-
-
-@pytest.mark.parametrize("cut", ["early", "late"])
-def test_what_a_device_sends_is_accepted_in_every_codec(specimen: Bundle, cut: str) -> None:
-    plan = plan_at(specimen, cut)
-    for codec in specimen.cut(cut).codecs:
-        tensor, _ = encoded(specimen, cut, crossing(specimen, cut), codec)
-        assert check(plan, (tensor,), max_pixels=MAX_PIXELS) is tensor
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        (lambda t: replace(t, name="early"), "tensor 'early' at cut 'late', not 'late'"),
-        (lambda t: replace(t, dtype=DType.FLOAT16), "FLOAT16, not FLOAT32"),
-        (lambda t: replace(t, codec="jpeg"), "codec 'jpeg' at cut 'late', allowed: raw, "),
-        (lambda t: replace(t, codec="q8+nothing"), "codec 'q8+nothing'"),
-        (lambda t: replace(t, quantiser="q4"), "quantiser 'q4' for q8, not 'q8'"),
-        (lambda t: replace(t, quantiser=""), "quantiser '' for q8, not 'q8'"),
-        (lambda t: replace(t, shape=(2, *t.shape[1:])), "of shape (2, 12, 8, 8)"),
-        (lambda t: replace(t, shape=t.shape[1:]), "not (1, 12, 8, 8)"),
-        (lambda t: replace(t, shape=()), "of shape ()"),
-    ],
+@given(
+    free=st.lists(st.floats(0, 5), min_size=1, max_size=6),
+    work=st.floats(0, 50),
 )
-def test_anything_else_is_refused(
-    specimen: Bundle, wrong: Callable[[TensorInfo], TensorInfo], told: str
+def test_at_that_time_exactly_the_work_is_done(free: list[float], work: float) -> None:
+    turn = turn_in_s(free, work)
+    assert turn >= min(free)
+    assert sum(max(0.0, turn - at) for at in free) == pytest.approx(work, abs=1e-6)
+
+
+@pytest.fixture
+def rig(specimen_path: Path, tmp_path: Path) -> Rig:
+    return Rig(tmp_path, specimen_path, queue_limit=64, max_batch=1)
+
+
+def plan(rig: Rig, bundle: Bundle, cut: str) -> TailPlan:
+    found = rig.registry.plan(bundle.digest, cut)
+    assert found is not None
+    return found
+
+
+def teach(rig: Rig, bundle: Bundle, cut: str, seconds: float, codec: str = "") -> None:
+    """Let the edge have computed at that cut just now, at that price a job."""
+    known = plan(rig, bundle, cut)
+    for _ in range(20):
+        rig.costs.computed(known.key, 1, seconds, gmacs=known.gmacs, now=rig.clock.now())
+        if codec:
+            rig.costs.decoded(known.key, codec, seconds, rig.clock.now())
+
+
+def test_before_anything_was_measured_nobody_is_refused(rig: Rig, specimen: Bundle) -> None:
+    device = rig.device()
+    for _ in range(16):
+        send(device, specimen, deadline_s=0.01)
+    rig.step()
+    assert [type(event) for event in events(device)] == [Answered] * 16
+
+
+def test_what_would_come_too_late_is_refused_early(rig: Rig, specimen: Bundle) -> None:
+    teach(rig, specimen, "late", 0.1)
+    device = rig.device()
+    for _ in range(4):
+        send(device, specimen, "late", deadline_s=0.35)
+    rig.receive()
+    (refused,) = events(device)
+    assert isinstance(refused, Refused)
+    assert refused.id == 4
+    assert refused.retry_after_s == pytest.approx(0.4 - 0.35 / 1.1, abs=0.005)
+    assert refused.hints.queue_ms == pytest.approx(300, abs=5)
+    assert refused.instead == Alternative()
+    assert rig.counted.totals["edge_refusals"] == {("late", "local"): 1}
+
+
+def test_a_later_cut_that_would_be_in_time_is_offered_in_the_same_codec(
+    rig: Rig, specimen: Bundle
 ) -> None:
-    tensor, _ = encoded(specimen, "late", crossing(specimen, "late"), "q8")
-    assert told in refused(plan_at(specimen, "late"), wrong(tensor))
-
-
-def test_a_table_is_named_only_where_there_is_one(specimen: Bundle) -> None:
-    tensor, _ = encoded(specimen, "late", crossing(specimen, "late"), "raw")
-    message = refused(plan_at(specimen, "late"), replace(tensor, quantiser="q8"))
-    assert message == "quantiser 'q8' for raw, not ''"
-
-
-def test_exactly_one_tensor_crosses(specimen: Bundle) -> None:
-    plan = plan_at(specimen, "late")
-    tensor, _ = encoded(specimen, "late", crossing(specimen, "late"), "raw")
-    assert refused(plan) == "0 tensors at cut 'late', exactly one crosses there"
-    assert refused(plan, tensor, tensor).startswith("2 tensors")
-
-
-def picture(*shape: int, codec: str = "jpeg") -> TensorInfo:
-    return TensorInfo(name="input", dtype=DType.UINT8, shape=shape, codec=codec)
-
-
-def test_pictures_of_any_size_are_accepted_up_to_the_limit(specimen: Bundle) -> None:
-    plan = plan_at(specimen, "input")
-    for codec in ("jpeg", "webp"):
-        check(plan, (picture(1, 100, 100, 3, codec=codec),), max_pixels=MAX_PIXELS)
-    assert "101x100 pixels" in refused(plan, picture(1, 100, 101, 3))
-
-
-@pytest.mark.parametrize("shape", [(1, 10, 10, 4), (2, 10, 10, 3), (10, 10, 3), (1, 0, 10, 3), ()])
-def test_what_is_no_picture_is_refused(specimen: Bundle, shape: tuple[int, ...]) -> None:
-    assert "not (1, H, W, 3)" in refused(plan_at(specimen, "input"), picture(*shape))
-
-
-def test_a_picture_comes_as_a_file_of_its_own_type(specimen: Bundle) -> None:
-    plan = plan_at(specimen, "input")
-    assert "allowed: jpeg, webp" in refused(plan, picture(1, 10, 10, 3, codec="raw"))
-    assert "FLOAT32, not UINT8" in refused(
-        plan, replace(picture(1, 10, 10, 3), dtype=DType.FLOAT32)
+    teach(rig, specimen, "early", 0.5)
+    teach(rig, specimen, "late", 0.05)
+    device = rig.device()
+    refused_id = send(device, specimen, "early", codec="q4+zstd", deadline_s=0.2)
+    rig.receive()
+    (refused,) = events(device)
+    assert isinstance(refused, Refused)
+    assert (refused.id, refused.instead) == (refused_id, Alternative(cut="late", codec="q4+zstd"))
+    assert refused.instead is not None
+    obedient = send(
+        device, specimen, refused.instead.cut, codec=refused.instead.codec, deadline_s=0.2
     )
+    rig.step()
+    (answered,) = events(device)
+    assert isinstance(answered, Answered)
+    assert answered.id == obedient
 
 
-def test_an_entropy_coded_tensor_has_the_shape_of_its_cut(gated: Bundle) -> None:
-    plan = plan_at(gated, "code")
-    tensor, _ = encoded(gated, "code", crossing(gated, "code"), "rans")
-    assert check(plan, (tensor,), max_pixels=MAX_PIXELS) is tensor
-    wrong = replace(tensor, shape=(1, 6, 8, 8000))
-    assert "not (1, 6, 8, 8)" in refused(plan, wrong)
+def test_a_cut_that_was_never_computed_is_offered_by_its_arithmetic(
+    rig: Rig, specimen: Bundle
+) -> None:
+    early, late = plan(rig, specimen, "early"), plan(rig, specimen, "late")
+    teach(rig, specimen, "early", 0.5)
+    device = rig.device()
+    between = 0.5 * late.gmacs / early.gmacs + 0.05
+    assert between < 0.5
+    send(device, specimen, "early", deadline_s=between)
+    rig.receive()
+    (refused,) = events(device)
+    assert isinstance(refused, Refused)
+    assert refused.instead == Alternative(cut="late", codec="raw")
+    assert rig.counted.totals["edge_refusals"] == {("late", "cheaper"): 1}
 
 
-def test_a_coder_names_its_table_if_it_has_one(gated: Bundle) -> None:
-    plan = plan_at(gated, "code")
-    stepped, _ = encoded(gated, "code", crossing(gated, "code"), "rans")
-    tabled, _ = encoded(gated, "code", crossing(gated, "code"), "rans-coarse")
-    assert (stepped.quantiser, tabled.quantiser) == ("", "rans-coarse")
-    check(plan, (tabled,), max_pixels=MAX_PIXELS)
-    assert "not 'rans-coarse'" in refused(plan, replace(tabled, quantiser=""))
-    assert "not ''" in refused(plan, replace(stepped, quantiser="rans"))
+def test_a_codec_that_is_decoded_sooner_is_offered_before_another_cut(
+    rig: Rig, specimen: Bundle
+) -> None:
+    teach(rig, specimen, "early", 0.3, codec="raw+zstd")
+    for _ in range(20):
+        rig.costs.decoded(PlanKey(specimen.digest, "early"), "q8", 0.001, rig.clock.now())
+    device = rig.device()
+    send(device, specimen, "early", codec="raw+zstd", deadline_s=0.4)
+    rig.receive()
+    (refused,) = events(device)
+    assert isinstance(refused, Refused)
+    assert refused.instead == Alternative(cut="early", codec="q8")
+
+
+def test_an_estimate_that_is_old_refuses_nobody(rig: Rig, specimen: Bundle) -> None:
+    teach(rig, specimen, "late", 5.0)
+    device = rig.device()
+    send(device, specimen, deadline_s=0.2)
+    rig.receive()
+    assert [type(event) for event in events(device)] == [Refused]
+    rig.clock.advance(1.5)
+    send(device, specimen, deadline_s=0.2)
+    rig.step()
+    assert [type(event) for event in events(device)] == [Answered]
+
+
+def test_a_flood_is_no_reason_to_refuse_another_device(
+    specimen_path: Path, tmp_path: Path, specimen: Bundle
+) -> None:
+    rig = Rig(tmp_path, specimen_path, queue_limit=64, max_batch=1, window=64)
+    teach(rig, specimen, "late", 0.02)
+    flood, quiet = rig.device(seed=1, user="flood"), rig.device(seed=2, user="quiet")
+    for _ in range(40):
+        send(flood, specimen, deadline_s=5.0)
+    wanted = send(quiet, specimen, deadline_s=0.3)
+    rig.receive()
+    assert events(quiet) == []
+    rig.step()
+    (answer,) = events(quiet)
+    assert isinstance(answer, Answered)
+    assert answer.id == wanted
+
+
+def test_a_device_beyond_its_rate_is_told_when_to_come_again(
+    specimen_path: Path, tmp_path: Path, specimen: Bundle
+) -> None:
+    rig = Rig(
+        tmp_path,
+        specimen_path,
+        limits=LimitsConfig(rate_per_s=2.0, max_waiting=8),
+        tenants={"fast": TenantConfig(members=("cam-9",), rate_per_s=1000.0)},
+    )
+    slow, fast = rig.device(seed=1, user="cam-1"), rig.device(seed=2, user="cam-9")
+    for _ in range(3):
+        send(slow, specimen, deadline_s=0.4)
+        send(fast, specimen, deadline_s=0.4)
+    rig.step()
+    found = events(slow)
+    assert [type(event) for event in found].count(Answered) == 2
+    (refused,) = [event for event in found if isinstance(event, Refused)]
+    assert refused.retry_after_s == pytest.approx(0.5)
+    assert refused.instead is None
+    assert [type(event) for event in events(fast)] == [Answered] * 3
+    assert rig.counted.totals["edge_refusals"] == {("rate", "nothing"): 1}

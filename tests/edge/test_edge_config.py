@@ -8,6 +8,7 @@ import pytest
 
 from headtail_edge.config import EdgeConfig
 from headtail_edge.daemon import HalfSecuredError, NothingToServeError, serve
+from headtail_edge.tenants import LimitsConfig, TenantConfig
 from headtail_fabric import config, config_example
 from headtail_fabric.config import BadValueError, UnknownKeyError
 from headtail_fabric.zap import ExposedEndpointError
@@ -37,6 +38,43 @@ def test_a_file_and_flags_make_one_value(tmp_path: Path) -> None:
     "wrong", ["workers = 0", "max_batch = 1000", "max_wait_ms = -1", '[push]\naccept_from = "all"']
 )
 def test_values_have_limits(wrong: str) -> None:
+    with pytest.raises(BadValueError):
+        config.parse(EdgeConfig, wrong, source="test")
+
+
+def test_tables_of_tenants_limits_and_canaries(tmp_path: Path) -> None:
+    settings = config.parse(
+        EdgeConfig,
+        """
+worker_kind = "process"
+watch = "bundles"
+[limits]
+rate_per_s = 30
+[tenants.lab]
+members = ["cam-*"]
+weight = 2.0
+[canary]
+"yolov3-tiny-coco-1.2" = 0.1
+""",
+        source="test",
+        folder=tmp_path,
+    )
+    assert settings.tenants == {"lab": TenantConfig(members=("cam-*",), weight=2.0)}
+    assert settings.limits == LimitsConfig(rate_per_s=30.0)
+    assert settings.canary == {"yolov3-tiny-coco-1.2": 0.1}
+    assert settings.watch == tmp_path / "bundles"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "[tenants.lab]\nmembers = []\nweight = 0",
+        '[canary]\n"a-1.0" = 1.5',
+        "[limits]\nrate_per_s = 0",
+        'worker_kind = "fibre"',
+    ],
+)
+def test_values_in_tables_have_limits_too(wrong: str) -> None:
     with pytest.raises(BadValueError):
         config.parse(EdgeConfig, wrong, source="test")
 

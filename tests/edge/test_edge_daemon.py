@@ -1,12 +1,15 @@
 """A whole edge in a process of its own, over real sockets."""
 
 import contextlib
+import io
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import urllib.request
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +18,9 @@ from typing import Any
 import pytest
 
 from edge_doubles import send
+from headtail_edge import daemon
+from headtail_edge.config import EdgeConfig
+from headtail_edge.tenants import TenantConfig, TenantsError
 from headtail_fabric import allowlist, keys
 from headtail_fabric.allowlist import Member, Role
 from headtail_fabric.keys import KeyPair
@@ -214,3 +220,29 @@ def test_only_operators_are_asked_for_bundles_when_only_theirs_are_taken(
             wait_for(device, BundleAccepted)
             send(device, specimen)
             wait_for(device, Answered)
+
+
+def test_health_lies_beside_the_measurements(specimen_path: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    flags = ("--bundle", str(specimen_path), "--metrics-port", str(port))
+    with edge(tmp_path, *flags) as process:
+        for path in ("healthz", "readyz"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as answer:
+                assert (answer.status, answer.read()) == (200, b"ok\n")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+        assert "headtail_edge_bundles 1.0" in text
+        assert "headtail_edge_queue_seconds 0.0" in text
+        assert process.stop() == 0
+
+
+def test_tenants_without_an_allow_list_are_a_mistake(specimen_path: Path, tmp_path: Path) -> None:
+    config = EdgeConfig(
+        bind="tcp://127.0.0.1:0",
+        bundles=(str(specimen_path),),
+        cache_dir=tmp_path,
+        tenants={"lab": TenantConfig(members=("cam-*",))},
+    )
+    with pytest.raises(TenantsError, match="no allow_list"):
+        daemon.serve(config, stop=threading.Event(), out=io.StringIO())

@@ -3,16 +3,24 @@
 import queue
 import threading
 
-from edge_doubles import CountingMetrics, crossing, encoded
+import pytest
+
+from edge_doubles import SHARE, CountingMetrics, crossing, encoded
 from headtail_edge.batcher import Batch, Batcher
+from headtail_edge.costs import Costs
 from headtail_edge.job import Job
 from headtail_edge.job_queue import JobQueue, Load
 from headtail_edge.metrics import EdgeMetrics
 from headtail_edge.plan import plans_of
+from headtail_edge.tail_runner import Spent
 from headtail_fabric.clock import FakeClock
 from headtail_models.bundle import Bundle
 
 SESSION = b"s" * 16
+
+
+def spent(seconds: float) -> Spent:
+    return Spent(computing_s=seconds, jobs=1)
 
 
 class Bench:
@@ -21,8 +29,11 @@ class Bench:
     def __init__(self, bundle: Bundle, **batching: int) -> None:
         self.clock = FakeClock()
         self.counted = CountingMetrics()
+        costs = Costs()
         self.queue = JobQueue(
-            Batcher[Job](**{"max_batch": 2, "queue_limit": 3, "workers": 1, **batching}),
+            Batcher[Job](**{"max_batch": 2, "queue_limit": 3, **batching}, costs=costs),
+            costs=costs,
+            workers=1,
             metrics=EdgeMetrics(self.counted),
             clock=self.clock,
         )
@@ -39,25 +50,31 @@ class Bench:
             payload=payload,
             arrived_at=self.clock.now(),
             deadline_at=deadline_at,
+            share=SHARE,
         )
 
 
 def test_the_load_follows_a_job_through_the_queue(specimen: Bundle) -> None:
     bench = Bench(specimen)
     assert bench.queue.put(bench.job(1)) is None
-    assert bench.queue.load() == Load(waiting=1, running=0, backlog_s=0.05)
+    assert bench.queue.load() == Load(waiting=1, running=0, queue_s=0.0)
     batch = bench.queue.take()
     assert batch is not None
-    assert bench.queue.load() == Load(waiting=0, running=1, backlog_s=0.0)
-    bench.queue.done(batch, 0.2)
+    assert bench.queue.load() == Load(waiting=0, running=1, queue_s=0.05)
+    assert bench.queue.load(done=batch) == Load(waiting=0, running=0, queue_s=0.0)
+    bench.clock.advance(0.04)
+    assert bench.queue.load().queue_s == pytest.approx(0.01)
+    bench.queue.done(batch, spent(0.2))
     bench.queue.put(bench.job(2))
-    assert bench.queue.load() == Load(waiting=1, running=0, backlog_s=0.2)
+    assert bench.queue.load() == Load(waiting=1, running=0, queue_s=0.0)
+    bench.queue.put(bench.job(3))
+    assert bench.queue.load().queue_s == pytest.approx(0.4, rel=0.01)
 
 
 def test_hints_tell_the_load_in_the_wires_units() -> None:
-    hints = Load(waiting=3, running=2, backlog_s=0.1234).hints(batch=4)
+    hints = Load(waiting=3, running=2, queue_s=0.1234).hints(batch=4)
     assert (hints.queue_ms, hints.batch, hints.active) == (123, 4, 5)
-    assert Load(waiting=1, running=0, backlog_s=1e9).hints().queue_ms == 86_400_000
+    assert Load(waiting=1, running=0, queue_s=1e9).hints().queue_ms == 86_400_000
 
 
 def test_a_full_queue_refuses_until_something_expires(specimen: Bundle) -> None:
@@ -98,7 +115,7 @@ def test_an_abandoned_queue_names_every_job_that_was_not_answered(specimen: Bund
     first = bench.queue.take()
     assert first is not None
     bench.queue.take()
-    bench.queue.done(first, 0.1)
+    bench.queue.done(first, spent(0.1))
     assert sorted(job.id for job in bench.queue.abandon()) == [2, 3]
     assert bench.queue.abandon() == []
     assert bench.queue.take() is None
@@ -117,7 +134,7 @@ def test_waiting_workers_are_woken_by_jobs_and_by_the_end(specimen: Bundle) -> N
 
     def work() -> None:
         while (batch := bench.queue.take()) is not None:
-            bench.queue.done(batch, 0.01)
+            bench.queue.done(batch, Spent())
             taken.put(batch)
         taken.put(None)
 

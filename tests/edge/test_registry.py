@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from edge_doubles import crossing, encoded, write_with_a_bad_coder
-from headtail_edge.plan import LazyStage, PlanKey
+from headtail_edge.plan import PlanKey
 from headtail_edge.registry import BundleRegistry
+from headtail_edge.stage_memory import LazyStage, StageMemory
 from headtail_models.bundle import Bundle, SecretKey
 from headtail_models.bundle.errors import (
     BadCoderError,
@@ -147,3 +148,41 @@ def test_a_bundle_whose_coder_does_not_fit_is_not_served(tmp_path: Path) -> None
         registry.load(bad.path)
     assert len(registry) == 0
     assert registry.plan(bad.digest, "late") is None
+
+
+def test_what_is_unloaded_is_not_served_but_whoever_has_its_plan_may_finish(
+    specimen_path: Path, specimen: Bundle
+) -> None:
+    registry = BundleRegistry()
+    registry.load(specimen_path, warm=True)
+    plan = registry.plan(specimen.digest, "late")
+    assert plan is not None
+    assert registry.unload(specimen.digest)
+    assert registry.get(specimen.digest) is None
+    assert registry.plan(specimen.digest, "late") is None
+    assert not plan.stage.is_open
+    assert plan.stage.get() is not None
+    assert not registry.unload(specimen.digest)
+
+
+def test_listeners_are_told_what_is_served_now_and_at_each_change(
+    specimen_path: Path, specimen: Bundle
+) -> None:
+    told: list[tuple[bytes, ...]] = []
+    registry = BundleRegistry()
+    registry.subscribe(lambda digests: told.append(tuple(digests)))
+    registry.load(specimen_path)
+    registry.load(specimen_path)
+    registry.unload(specimen.digest)
+    assert told == [(), (specimen.digest,), ()]
+
+
+def test_pinned_bundles_are_known_by_name_with_or_without_the_version(
+    specimen_path: Path, specimen: Bundle
+) -> None:
+    for pinned, expected in (("specimen", True), ("specimen-1.0", True), ("other", False)):
+        registry = BundleRegistry(memory=StageMemory(1), pinned=[pinned])
+        registry.load(specimen_path)
+        plan = registry.plan(specimen.digest, "late")
+        assert plan is not None
+        assert plan.stage.pinned is expected

@@ -100,7 +100,7 @@ def test_a_full_queue_says_when_to_come_again(
     (refused,) = events(device)
     assert isinstance(refused, Refused)
     assert refused.retry_after_s == pytest.approx(2 * 0.05)
-    assert (refused.hints.active, refused.hints.queue_ms) == (2, 100)
+    assert (refused.hints.active, refused.hints.queue_ms) == (2, 0)
     rig.step()
     assert [type(event) for event in events(device)] == [Answered, Answered]
     assert rig.requests == {"busy": 1, "answered": 2}

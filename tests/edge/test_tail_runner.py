@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from edge_doubles import ScriptedStage, crossing, encoded
+from edge_doubles import SHARE, ScriptedStage, crossing, encoded
 from headtail_edge.job import Job
-from headtail_edge.plan import LazyStage, TailPlan, plans_of
+from headtail_edge.plan import TailPlan, plans_of
+from headtail_edge.stage_memory import LazyStage
 from headtail_edge.tail_runner import Answer, Failure, TailRunner
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.codec import TensorCodec, codec_for
@@ -37,6 +39,7 @@ def job(plan: TailPlan, tensor: TensorInfo, payload: Buffer, *, id: int = 1) -> 
         payload=payload,
         arrived_at=0.0,
         deadline_at=9.0,
+        share=SHARE,
     )
 
 
@@ -49,7 +52,7 @@ def jobs(bundle: Bundle, plan: TailPlan, count: int, codec: str = "raw") -> list
 
 
 def run(batch: Sequence[Job]) -> list[Answer | Failure]:
-    return list(TailRunner(clock=FakeClock()).run(batch))
+    return TailRunner(clock=FakeClock()).run(batch).outcomes
 
 
 def logits(outcome: Answer | Failure) -> Array:
@@ -104,7 +107,7 @@ def test_a_payload_that_is_out_of_step_with_its_type_is_still_computed(specimen:
     plan = plan_at(specimen, "late")
     (single,) = jobs(specimen, plan, 1)
     shifted = memoryview(b"\0" + bytes(single.payload))[1:]
-    (outcome,) = run([replace(single, payload=shifted)])
+    (outcome,) = run([structs.replace(single, payload=shifted)])
     np.testing.assert_allclose(logits(outcome), expected(specimen, "late", 0), rtol=1e-5)
 
 
@@ -130,9 +133,9 @@ def test_a_bad_payload_fails_its_own_job_only(specimen: Bundle) -> None:
     ]
     outcomes = run(
         [
-            replace(short, id=1, payload=bytes(short.payload)[:-1]),
-            replace(good, id=2),
-            replace(damaged, id=3, payload=b"nonsense"),
+            structs.replace(short, id=1, payload=bytes(short.payload)[:-1]),
+            structs.replace(good, id=2),
+            structs.replace(damaged, id=3, payload=b"nonsense"),
         ]
     )
     by_id = {outcome.job.id: outcome for outcome in outcomes}
@@ -146,7 +149,7 @@ def test_a_bad_payload_fails_its_own_job_only(specimen: Bundle) -> None:
 def test_a_batch_of_bad_payloads_never_reaches_the_stage(specimen: Bundle) -> None:
     plan = replace(plan_at(specimen, "late"), stage=LazyStage(lambda: pytest.fail("opened")))
     (bad,) = jobs(specimen, plan, 1)
-    assert isinstance(run([replace(bad, payload=b"")])[0], Failure)
+    assert isinstance(run([structs.replace(bad, payload=b"")])[0], Failure)
 
 
 def test_a_decoder_that_breaks_fails_its_own_job_only(
@@ -155,7 +158,7 @@ def test_a_decoder_that_breaks_fails_its_own_job_only(
     plan = plan_at(specimen, "late")
     first, second = jobs(specimen, plan, 2)
     with caplog.at_level(logging.CRITICAL):
-        outcomes = run([replace(first, payload="no buffer"), second])  # type: ignore[arg-type]
+        outcomes = run([structs.replace(first, payload="no buffer"), second])  # type: ignore[arg-type]
     assert isinstance(outcomes[0], Failure)
     assert outcomes[0].code is ErrorCode.INTERNAL
     assert isinstance(outcomes[1], Answer)
@@ -213,12 +216,45 @@ def test_timings_are_the_phases_that_the_batch_went_through(specimen: Bundle) ->
 
     stage = ScriptedStage(specimen.open_stage(specimen.tail("late")), slow)
     slow_plan = replace(plan, stage=LazyStage(lambda: stage), task=cast(Task, SlowTask()))
-    outcomes = list(TailRunner(clock=clock).run(jobs(specimen, slow_plan, 2)))
-    for outcome in outcomes:
+    ran = TailRunner(clock=clock).run(jobs(specimen, slow_plan, 2))
+    for outcome in ran.outcomes:
         assert isinstance(outcome, Answer)
         timings = outcome.timings
         assert (timings.queue_us, timings.decode_us) == (1_000_000, 0)
         assert (timings.compute_us, timings.post_us) == (20_000, 4_000)
+    assert ran.spent.computing_s == pytest.approx(0.024)
+    assert (ran.spent.jobs, ran.spent.decoding) == (2, [("raw", 0.0)] * 2)
+
+
+def test_opening_a_stage_is_waiting_for_it_and_no_part_of_what_a_batch_costs(
+    specimen: Bundle,
+) -> None:
+    clock = FakeClock(1.0)
+
+    def open_stage() -> ScriptedStage:
+        clock.advance(3.0)
+        return ScriptedStage(specimen.open_stage(specimen.tail("late")), lambda tensor: False)
+
+    plan = replace(plan_at(specimen, "late"), stage=LazyStage(open_stage))
+    ran = TailRunner(clock=clock).run(jobs(specimen, plan, 1))
+    (outcome,) = ran.outcomes
+    assert isinstance(outcome, Answer)
+    assert (outcome.timings.queue_us, outcome.timings.compute_us) == (4_000_000, 0)
+    assert ran.spent.computing_s == 0.0
+
+
+def test_a_stage_that_can_not_be_opened_fails_the_batch_and_no_more(
+    specimen: Bundle, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> ScriptedStage:
+        raise RuntimeError("no memory")
+
+    plan = replace(plan_at(specimen, "late"), stage=LazyStage(broken))
+    with caplog.at_level(logging.CRITICAL):
+        outcomes = run(jobs(specimen, plan, 2))
+    assert [o.message for o in outcomes if isinstance(o, Failure)] == [
+        "the tail can't be loaded"
+    ] * 2
 
 
 @pytest.mark.parametrize("codec", ["rans", "rans-coarse"])
@@ -244,7 +280,7 @@ def test_a_codec_is_built_once_for_all_jobs(gated: Bundle, monkeypatch: pytest.M
     monkeypatch.setattr(TensorCodecs, "new", noted)
     runner = TailRunner(clock=FakeClock())
     for _ in range(2):
-        assert all(isinstance(outcome, Answer) for outcome in runner.run(batch))
+        assert all(isinstance(outcome, Answer) for outcome in runner.run(batch).outcomes)
     assert built == ["rans", "raw"]
 
 
@@ -256,7 +292,7 @@ def test_no_entropy_coded_payload_costs_anybody_else_anything(
     plan = plan_at(gated, "code")
     (good,) = jobs(gated, plan, 1, "rans")
     (other,) = jobs(gated, plan, 1, codec)
-    by_id = {o.job.id: o for o in run([replace(other, id=7, payload=payload), good])}
+    by_id = {o.job.id: o for o in run([structs.replace(other, id=7, payload=payload), good])}
     assert isinstance(by_id[0], Answer)
     if isinstance(by_id[7], Failure):
         assert by_id[7].code is ErrorCode.BAD_PAYLOAD
@@ -265,7 +301,7 @@ def test_no_entropy_coded_payload_costs_anybody_else_anything(
 def test_a_payload_that_would_inflate_is_refused(gated: Bundle) -> None:
     plan = plan_at(gated, "code")
     (coded,) = jobs(gated, plan, 1, "rans")
-    (outcome,) = run([replace(coded, payload=bytes(1_000_000))])
+    (outcome,) = run([structs.replace(coded, payload=bytes(1_000_000))])
     assert isinstance(outcome, Failure)
     assert (outcome.code, "1000000 bytes" in outcome.message) == (ErrorCode.BAD_PAYLOAD, True)
 
@@ -278,6 +314,6 @@ def test_no_payload_breaks_the_runner(specimen: Bundle, payload: bytes, codec: s
     plan = plan_at(specimen, "late")
     (good,) = jobs(specimen, plan, 1)
     (other,) = jobs(specimen, plan, 1, codec)
-    outcomes = run([replace(other, id=7, payload=payload), good])
+    outcomes = run([structs.replace(other, id=7, payload=payload), good])
     assert sorted(outcome.job.id for outcome in outcomes) == [0, 7]
     assert any(isinstance(outcome, Answer) and outcome.job.id == 0 for outcome in outcomes)

@@ -8,6 +8,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from headtail_edge.batcher import Batcher
+from headtail_edge.canary import Canaries
+from headtail_edge.costs import Costs
+from headtail_edge.health import Health
 from headtail_edge.intake import Intake
 from headtail_edge.job import Job
 from headtail_edge.job_queue import JobQueue
@@ -17,6 +20,8 @@ from headtail_edge.push import PushCore
 from headtail_edge.pushed import PushedBundles
 from headtail_edge.registry import BundleRegistry
 from headtail_edge.server import EdgeServer
+from headtail_edge.tail_runner import Runner, TailRunner
+from headtail_edge.tenants import Flow, LimitsConfig, TenantConfig, Tenants
 from headtail_edge.worker import Worker
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.codec.base import Array
@@ -30,6 +35,8 @@ from headtail_models.bundle.content import Nowhere, copy_measured
 from headtail_models.bundle.manifest import MANIFEST, decode_manifest, encode_manifest
 from headtail_models.bundle.specimen import write_specimen
 from headtail_models.stage import Stage
+
+SHARE = Flow(name="device cam", weight=1.0, quota=1000, rate=None)
 
 
 def crossing(bundle: Bundle, cut: str, *, seed: int = 0) -> Array:
@@ -121,6 +128,9 @@ class Rig:
         may_push: Callable[[str], bool] = lambda user: True,
         max_bundle_bytes: int = 2**20,
         window: int = 16,
+        tenants: Mapping[str, TenantConfig] | None = None,
+        limits: LimitsConfig | None = None,
+        canary: Mapping[str, float] | None = None,
         **batching: int,
     ) -> None:
         self.clock = FakeClock(100.0)
@@ -131,8 +141,13 @@ class Rig:
         self.registry = BundleRegistry(cache_dir=folder / "cache")
         for path in bundles:
             self.registry.load(path)
+        self.canaries = Canaries(canary or {}, self.registry.get)
+        self.costs = Costs()
+        sizes = {"max_batch": 8, "queue_limit": 8, **batching}
         self.queue = JobQueue(
-            Batcher[Job](**{"max_batch": 8, "queue_limit": 8, "workers": 1, **batching}),
+            Batcher[Job](**sizes, costs=self.costs),
+            costs=self.costs,
+            workers=1,
             metrics=metrics,
             clock=self.clock,
         )
@@ -151,13 +166,33 @@ class Rig:
             port=self.port,
             registry=self.registry,
             queue=self.queue,
+            canaries=self.canaries,
+            tenants=Tenants(
+                tenants or {},
+                limits or LimitsConfig(max_waiting=sizes["queue_limit"]),
+                queue_limit=sizes["queue_limit"],
+            ),
             intake=self.intake if push else None,
             metrics=metrics,
             max_pixels=1_000_000,
+            health=Health(self.clock),
             clock=self.clock,
         )
-        self.worker = Worker(queue=self.queue, port=self.port, metrics=metrics, clock=self.clock)
-        self.port.serve_bundles(self.registry.digests())
+        self.run_with(TailRunner(clock=self.clock))
+        self.registry.subscribe(
+            lambda digests: self.port.serve_bundles(digests, self.canaries.offered)
+        )
+        self.registry.subscribe(self.queue.serving)
+
+    def run_with(self, runner: Runner) -> None:
+        """From now on batches are computed by `runner`."""
+        self.worker = Worker(
+            queue=self.queue,
+            port=self.port,
+            runner=runner,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
 
     @property
     def requests(self) -> dict[str, float]:

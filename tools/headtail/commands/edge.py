@@ -19,6 +19,26 @@ examples:
   headtail edge serve --print-config > edge.toml
   headtail edge serve --config edge.toml
 """
+_GATEWAY_EXAMPLES: Final = """\
+examples:
+  headtail edge gateway --print-config > gateway.toml
+  headtail node new door-1 --nodes nodes.toml --gateway-key gateway.pub --host 192.168.1.10 \\
+      --head digits.head --app microphone --out door-1
+  headtail edge gateway --config gateway.toml
+"""
+
+_GATEWAY_TABLES: Final = """
+# One table for each way in:
+# [[links]]
+# kind = "zmtp"                       # ZeroMQ; or "udp", "tcp" (sealed packets), "serial"
+# bind = "tcp://0.0.0.0:7001"
+
+# One table for each head that nodes run:
+# [models.digits]
+# heads = ["digits.head"]
+# bundle = "spoken-digits"            # whose tail takes what the head sends
+# update = "digits-2.update"          # offered to nodes that have an older release
+"""
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -39,6 +59,21 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     _add_flags(serve)
     serve.set_defaults(handler=_serve, log_level="info")
+    gateway = actions.add_parser(
+        "gateway",
+        help="let microcontrollers in: ZMTP, sealed UDP and TCP, serial lines",
+        description="Takes what microcontrollers send (firmware/README.md), writes decisions down, "
+        "and has features completed by an edge. Runs until SIGTERM or SIGINT; when nodes can "
+        "connect it prints one JSON line.",
+        epilog=_GATEWAY_EXAMPLES,
+    )
+    gateway.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
+    gateway.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print every setting with its default, as a file to begin with, and exit",
+    )
+    gateway.set_defaults(handler=_gateway, log_level="info", usage_error=gateway.error)
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -76,13 +111,32 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         "--allow", type=Path, dest="allow_list", metavar="FILE", help="who may connect"
     )
     parser.add_argument(
+        "--announce",
+        action=argparse.BooleanOptionalAction,
+        help="on the local network, by mDNS",
+    )
+    parser.add_argument(
+        "--seal-key", type=Path, dest="seal.key", metavar="FILE", help="this edge's sealing key"
+    )
+    parser.add_argument(
         "--accept-bundles",
         choices=("nobody", "operators", "everyone"),
         dest="push.accept_from",
         help="whose bundles are taken when one is lacking here",
     )
+    parser.add_argument(
+        "--cloud",
+        metavar="ENDPOINT",
+        help="where tails go that can't be computed here in time, as tcp://HOST:PORT",
+    )
     parser.add_argument("--workers", type=int, help="batches computed at once")
     parser.add_argument("--threads", type=int, help="threads that compute one batch")
+    parser.add_argument(
+        "--worker-kind", choices=("thread", "process"), help="where batches are computed"
+    )
+    parser.add_argument(
+        "--watch", type=Path, metavar="FOLDER", help="a folder of bundles, followed while running"
+    )
     parser.add_argument("--max-batch", type=int, help="requests computed together at most")
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="for Prometheus")
 
@@ -94,8 +148,13 @@ _FLAGS: Final = (
     "trusted",
     "key",
     "allow_list",
+    "announce",
+    "seal.key",
     "push.accept_from",
+    "cloud",
     "workers",
+    "worker_kind",
+    "watch",
     "threads",
     "max_batch",
     "metrics_port",
@@ -115,6 +174,23 @@ def _serve(args: argparse.Namespace) -> int:
         if args.stop_on_eof:
             threading.Thread(target=_wait_for_eof, args=(stop.event,), daemon=True).start()
         serve(settings, stop=stop.event)
+    return 0
+
+
+def _gateway(args: argparse.Namespace) -> int:
+    from headtail_edge.gateway.config import GatewayConfig
+
+    if args.print_config:
+        print(config_example.example(GatewayConfig), end="")
+        print(_GATEWAY_TABLES, end="")
+        return 0
+    if args.config is None:
+        args.usage_error("--config is needed")
+    settings = config.load(GatewayConfig, args.config)
+    from headtail_edge.gateway.daemon import run
+
+    with StopSignal() as stop:
+        run(settings, stop=stop.event)
     return 0
 
 
