@@ -27,7 +27,8 @@ _WINDOW = 64
 
 
 class Sealer:
-    """Seals what goes one way. `boot` is a number that no earlier run had, see `next_boot`."""
+    """Seals what goes one way. `boot` is a number that no earlier run had, see
+    `kept_file.next_boot`."""
 
     def __init__(self, psk, key_id, boot, direction=UP):
         self._key, self._mac = _keys(psk, direction)
@@ -73,14 +74,6 @@ class Opener:
             raise LinkError("a packet that came before")
         else:
             self._seen |= 1 << -ahead
-
-
-def next_boot(kept):
-    """A number for this run, written to `kept` (see `KeptFile`) before it is used."""
-    before = kept.read()
-    boot = int.from_bytes(before[:4], "big") + 1 if len(before) >= 4 else 1
-    kept.write(boot.to_bytes(4, "big"))
-    return boot
 
 
 def hmac(key, message):

@@ -19,3 +19,7 @@ class RefusedError(LinkError):
 
 class StoreError(NodeError):
     """A file of the node does not hold what it should."""
+
+
+class ConfigError(NodeError):
+    """A file of settings is wrong; correct the value that the message names."""

@@ -1,9 +1,11 @@
 """Boards with MicroPython's `machine` module: RP2, ESP32, STM32."""
 
 import os
+import sys
 import time
 
 from .kept_file import KeptFile
+from .radio import NoRadio, Wifi
 
 _RTC_BYTES = 1024
 
@@ -11,8 +13,9 @@ _RTC_BYTES = 1024
 class MachineBoard:
     """See `hal`."""
 
-    def __init__(self, machine, state_path):
+    def __init__(self, machine, state_path, battery_mv=None):
         self._machine = machine
+        self._battery_mv = battery_mv
         self._watchdog = None
         memory = getattr(machine.RTC(), "memory", None)  # ESP32 and ESP8266 have it
         self._memory = memory
@@ -53,6 +56,21 @@ class MachineBoard:
 
     def deep_sleep(self, ms):
         self._machine.deepsleep(ms)
+
+    def say(self, text):
+        sys.stdout.write(text + "\n")
+
+    def restart(self):
+        self._machine.reset()
+
+    def battery_mv(self):
+        return 0 if self._battery_mv is None else self._battery_mv()
+
+    def open_uart(self, link):
+        return self._machine.UART(link["uart"], baudrate=link["baud"], timeout=0, rxbuf=1024)
+
+    def open_radio(self, ssid, password):
+        return Wifi(ssid, password) if ssid else NoRadio()
 
     def keep(self, data):
         if len(data) > _RTC_BYTES:

@@ -82,10 +82,23 @@ class Head:
                 best = i
         return best
 
+    @property
+    def exit_output(self):
+        """The logits that the exit decides on, or None."""
+        return self.outputs[self._blob[self._exit_at + 1]] if self._exit_at else None
+
+    def confidence(self):
+        """Probability of the exit's answer, of 65535; 0 for a head without an exit."""
+        if not self._exit_at:
+            return 0
+        levels = self.levels(self.exit_output)
+        top = max(levels)
+        return self._exponential(0) * 65535 // sum(self._exponential(top - x) for x in levels)
+
     def sure(self):
         """Whether the exit's logits are sure enough: softmax in integers, by table."""
-        criterion, index, _, limit = struct.unpack_from("<BBHI", self._blob, self._exit_at)
-        levels = self.levels(self.outputs[index])
+        criterion, _, _, limit = struct.unpack_from("<BBHI", self._blob, self._exit_at)
+        levels = self.levels(self.exit_output)
         top, second, total = 0, -1, 0
         for level in levels:
             if level > top:

@@ -30,3 +30,11 @@ class KeptFile:
             file.write(data)
             file.flush()  # onto the medium: MicroPython's flush is a sync
         os.rename(aside, self._path)
+
+
+def next_boot(kept):
+    """A number for this run, written to `kept` before it is used."""
+    before = kept.read()
+    boot = int.from_bytes(before[:4], "big") + 1 if len(before) >= 4 else 1
+    kept.write(boot.to_bytes(4, "big"))
+    return boot

@@ -72,28 +72,70 @@ class Update:
         self._file.close()
 
 
+class Stream:
+    """A `.update` file that comes in pieces of any size. `begin(manifest, signature)` gives the
+    `Update` once both lines are there. Raises StoreError, and is of no more use then."""
+
+    def __init__(self, begin):
+        self._begin = begin
+        self._lines = []
+        self._text = b""
+        self.update = None
+
+    def write(self, chunk):
+        if self.update is None:
+            chunk = self._gather(chunk)
+        if self.update is not None and chunk:
+            self.update.write(chunk)
+
+    def finish(self, test):
+        """Gives the manifest; `test` as in `Update.finish`."""
+        if self.update is None:
+            raise StoreError("bytes are missing")
+        self.update.finish(test)
+        return self.update.manifest
+
+    def abandon(self):
+        if self.update is not None:
+            self.update.abandon()
+
+    def _gather(self, chunk):
+        """What of the chunk lies behind the lines."""
+        text = self._text + chunk
+        while len(self._lines) < 2:
+            end = text.find(b"\n")
+            if (len(text) if end < 0 else end) > (
+                _MAX_SIGNATURE_LINE if self._lines else _MAX_LINE
+            ):
+                raise StoreError(
+                    "this is not an update"
+                    if self._lines
+                    else f"a manifest of {_MAX_LINE + 1} bytes or more"
+                )
+            if end < 0:
+                self._text = text
+                return b""
+            self._lines.append(text[:end])
+            text = text[end + 1 :]
+        self._text = b""
+        self.update = self._begin(self._lines[0], _unhex(self._lines[1].strip()))
+        return text
+
+
 def install(slots, path, keys, firmware, max_bytes, test):
     """Take a head from a `.update` file; gives its manifest. Raises StoreError, and what `test`
     does."""
+    stream = Stream(lambda line, mark: Update(slots, line, mark, keys, firmware, max_bytes))
     with open(path, "rb") as file:
-        manifest, signature = file.readline()[: _MAX_LINE + 1], file.readline()
-        if len(signature) > _MAX_SIGNATURE_LINE:
-            raise StoreError(f"{path} is not an update")
-        update = Update(
-            slots, manifest.rstrip(b"\n"), _unhex(signature.strip()), keys, firmware, max_bytes
-        )
         chunk = file.read(_CHUNK)
         while chunk:
-            update.write(chunk)
+            stream.write(chunk)
             chunk = file.read(_CHUNK)
-    update.finish(test)
-    return update.manifest
+    return stream.finish(test)
 
 
 def _checked(line, signature, keys):
     """The manifest, once its signature has proved right."""
-    if len(line) > _MAX_LINE:
-        raise StoreError(f"a manifest of {len(line)} bytes")
     try:
         manifest = json.loads(line)
         modulus = keys.get(manifest["key_id"])

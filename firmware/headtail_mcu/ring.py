@@ -1,6 +1,7 @@
 """A log of records that waits for acknowledgement, in one file of fixed size.
 
-    header   magic "HTR1", slots u16, record bytes u16, crc32; two places for (acked, lost, crc32)
+    header   magic "HTR2", slots u16, record bytes u16, id u32, crc32; two places for
+             (mark, acked, lost, crc32)
     slots    sequence u32, timestamp u32, length u16, payload, crc32 at the end of the slot
 
 Record `seq` lies in slot `seq % slots`, so the newest overwrite the oldest. A write that is torn
@@ -16,8 +17,9 @@ import struct
 
 from .errors import StoreError
 
-_MAGIC = b"HTR1"
-_MARKS_AT = 12
+_MAGIC = b"HTR2"
+_HEADER_BYTES = 16
+_MARKS_AT = 16
 _MARK_BYTES = 16
 _SLOTS_AT = _MARKS_AT + 2 * _MARK_BYTES
 _RECORD = "<IIH"
@@ -26,7 +28,8 @@ _CRC_BYTES = 4
 
 
 class RingLog:
-    """Sequence numbers begin at 1. Raises StoreError where the file is of another geometry."""
+    """Sequence numbers begin at 1. `id` is drawn when the file is made, so that whoever counts
+    them knows that they begin anew. Raises StoreError where the file is of another geometry."""
 
     def __init__(self, path, slots=256, record_bytes=128):
         if not 2 <= slots < 65536 or not 16 <= record_bytes < 65536:
@@ -34,9 +37,14 @@ class RingLog:
         self._slots = slots
         self._bytes = record_bytes
         self.capacity = record_bytes - _RECORD_BYTES - _CRC_BYTES
-        self._file = _opened(path, slots, record_bytes)
+        self._file, self.id = _opened(path, slots, record_bytes)
         self._mark, self.acked, self._lost = self._read_marks()
         self._newest = max(self.acked, self._scan())
+
+    @property
+    def newest(self):
+        """The number of the newest record."""
+        return self._newest
 
     @property
     def lost(self):
@@ -63,10 +71,11 @@ class RingLog:
         """Onto the medium."""
         self._file.flush()
 
-    def unacknowledged(self, limit):
-        """Up to `limit` of (sequence, timestamp, payload), the oldest first."""
+    def unacknowledged(self, limit, after=0):
+        """Up to `limit` of (sequence, timestamp, payload) behind number `after`, the oldest
+        first."""
         found = []
-        sequence = max(self.acked + 1, self._oldest())
+        sequence = max(self.acked + 1, after + 1, self._oldest())
         while sequence <= self._newest and len(found) < limit:
             record = self._read(sequence)
             if record is not None and record[0] == sequence:
@@ -127,16 +136,18 @@ class RingLog:
 
 
 def _opened(path, slots, record_bytes):
-    header = struct.pack("<4sHH", _MAGIC, slots, record_bytes)
+    """(file, id)."""
+    geometry = struct.pack("<4sHH", _MAGIC, slots, record_bytes)
     try:
         with open(path, "rb") as file:
-            found = file.read(12)
+            found = file.read(_HEADER_BYTES)
     except OSError:
-        _create(path, header + _crc(header), _SLOTS_AT + slots * record_bytes)
-        found = header + _crc(header)
-    if found != header + _crc(header):
+        found = geometry + os.urandom(4)
+        found += _crc(found)
+        _create(path, found, _SLOTS_AT + slots * record_bytes)
+    if found[:8] != geometry or _crc(found[:12]) != found[12:]:
         raise StoreError(f"{path} is no log of {slots} x {record_bytes} bytes: delete it")
-    return open(path, "r+b")
+    return open(path, "r+b"), int.from_bytes(found[8:12], "little")
 
 
 def _create(path, header, size):

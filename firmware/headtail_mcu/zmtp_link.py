@@ -10,6 +10,7 @@ from .zmtp import Session
 _IPPROTO_TCP = 6
 _TCP_NODELAY = 1
 _CHUNK = 1460
+_LONGEST_CONNECT_MS = 5000  # a watchdog of eight seconds is not fed meanwhile
 
 
 class ZmtpLink:
@@ -26,6 +27,7 @@ class ZmtpLink:
         address = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0][-1]
         self._socket = socket.socket()
         try:
+            self._socket.settimeout(min(send_timeout_ms, _LONGEST_CONNECT_MS) / 1000)
             self._socket.connect(address)
             # A message is one write; without this it may wait for the last one's acknowledgement.
             self._socket.setsockopt(_IPPROTO_TCP, _TCP_NODELAY, 1)

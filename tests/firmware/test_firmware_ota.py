@@ -11,7 +11,7 @@ from headtail_models.mcu.export import export_head
 from headtail_models.mcu.program import Program
 from headtail_models.mcu.update import Release, SigningKey, make_update
 from mcu_graphs import drawn_samples, every_kind
-from micropython_runner import run
+from micropython_runner import run, start
 
 pytestmark = pytest.mark.system
 
@@ -80,3 +80,29 @@ def test_updates(tmp_path: Path, program: Program) -> None:
         *forgeries(program, key, tmp_path / "forged"),
     )
     assert re.fullmatch(r"passed \d+\n", output)
+
+
+def test_killed_at_each_write(tmp_path: Path, program: Program) -> None:
+    key = SigningKey(RSA.generate(2048))
+    first, second = tmp_path / "1.update", tmp_path / "2.update"
+    first.write_bytes(make_update(program, release(1), key))
+    second.write_bytes(make_update(program, release(2), key))
+    modulus = tmp_path / "modulus"
+    modulus.write_bytes(key.modulus)
+    fates: list[str | None] = []
+    while not fates or fates[-1] is None:
+        slots = tmp_path / f"slots-{len(fates)}"
+        slots.mkdir()
+        assert run("ota_killed.py", slots, modulus, first, -1) == "a 1 1\n"
+        with start("ota_killed.py", slots, modulus, second, len(fates)) as process:
+            output, _ = process.communicate(timeout=60)
+        fates.append(output if process.returncode == 0 else None)
+        if process.returncode:
+            assert process.returncode == -9
+            # The old head or the new one, whole; a new one is confirmed later, or taken again.
+            after = run("ota_killed.py", slots, modulus)
+            assert after in ("a 1 1\n", "b 2 1\n", "b 2 2\n")
+            if after == "a 1 1\n":
+                assert run("ota_killed.py", slots, modulus, second, -1) == "b 2 2\n"
+    assert fates[-1] == "b 2 2\n"
+    assert len(fates) > 8

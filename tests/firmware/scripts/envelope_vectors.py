@@ -4,9 +4,9 @@ import json
 import sys
 from binascii import unhexlify
 
-from headtail_mcu.envelope import DOWN, UP, Opener, Sealer, next_boot
+from headtail_mcu.envelope import DOWN, UP, Opener, Sealer
 from headtail_mcu.errors import LinkError
-from headtail_mcu.kept_file import KeptFile
+from headtail_mcu.kept_file import KeptFile, next_boot
 
 vectors_path, boot_path = sys.argv[1:]
 with open(vectors_path) as file:
