@@ -11,29 +11,32 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TextIO
 
 import uvicorn
 
 from headtail_cloud.config import CloudConfig
-from headtail_cloud.engines.loading import load_tails
-from headtail_cloud.engines.served_tail import NothingServedError, ServedTail
-from headtail_cloud.engines.tail import TailEngine
+from headtail_cloud.endpoint.edges import EdgeEndpoint
+from headtail_cloud.endpoint.port import open_port
+from headtail_cloud.engines.remote import RemoteOptions, RemoteServers
+from headtail_cloud.engines.served_tail import NothingServedError
 from headtail_cloud.gateway.app import Gateway
 from headtail_cloud.gateway.deployment import Deployment
 from headtail_cloud.gateway.limits import Limits
 from headtail_cloud.gateway.service import TailService
 from headtail_cloud.metrics import CloudMetrics
-from headtail_cloud.runtime.in_process import InProcessRuntime
+from headtail_cloud.open_ai.service import TextLimits, TextService
+from headtail_cloud.runtime.assembly import Assembled, assemble
 from headtail_cloud.tenants import Tenants, load_tenants
 from headtail_fabric.clock import MonotonicClock
 from headtail_fabric.errors import ConfigError, HeadtailError, ResourceError
 from headtail_fabric.logs import fields
 from headtail_fabric.metrics import PrometheusMetrics
 from headtail_fabric.notify import Notifier, announce
+from headtail_fabric.peer.zmq_server import ZmqServer
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ _MIB: Final = 1024 * 1024
 _BACKLOG: Final = 512
 _MAX_HEADER_BYTES: Final = 32 * 1024
 _KEEP_ALIVE_S: Final = 30
+_GOODBYE_S: Final = 1.0
 _CONNECTIONS_PER_REQUEST: Final = 4
 """Connections at a time, idle ones included, for each request that may be in progress."""
 
@@ -70,12 +74,13 @@ def serve(
     config: CloudConfig, *, version: str, stop: threading.Event, out: TextIO | None = None
 ) -> None:
     """Serve until `stop` is set. When models are loaded, a JSON line `{"event": "ready", "url":
-    ..., "models": [...]}` is written to `out` (standard output). For the main thread.
+    ..., "models": [...]}` is written to `out` (standard output), with `"edges"` where there is an
+    endpoint for them. For the main thread.
 
     Raises HeadtailError for whatever keeps it from starting: OpenServerError, PortError,
-    NothingServedError, BundleError, what `load_tenants` does.
+    NothingServedError, BundleError, WorkerStartError, what `load_tenants` and `open_port` do.
     """
-    if not config.models:
+    if not config.models and not config.llm and not config.remotes:
         raise NothingServedError("there is nothing to serve")
     tenants = load_tenants(config.tenants, concurrency=config.concurrency)
     if not tenants.asks_for_keys and not _is_this_machine(config.host):
@@ -84,19 +89,25 @@ def serve(
     parts = _Parts(
         config=config,
         tenants=tenants,
-        deployment=Deployment(),
+        deployment=Deployment(remotes=_remotes(config)),
         measured=measured,
         metrics=CloudMetrics(measured),
     )
-    with _bound(config) as bound:
+    with ExitStack() as cleanup:
+        bound = cleanup.enter_context(_bound(config))
+        edges = open_port(config.edges)
+        if edges is not None:
+            cleanup.callback(edges.close, _GOODBYE_S)
         server = _server(parts, version)
         threading.Thread(target=_relay, args=(stop, server), daemon=True).start()
-        asyncio.run(_run(parts, server, bound, out or sys.stdout))
+        asyncio.run(_run(parts, server, bound, edges, out or sys.stdout))
 
 
 def _bound(config: CloudConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Only where the protocol is named does asyncio turn Nagle's algorithm off, which would hold
+    # every body back for 40 ms behind its headers.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((config.host, config.port))
@@ -144,12 +155,19 @@ def _relay(stop: threading.Event, server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-async def _run(parts: _Parts, server: uvicorn.Server, bound: socket.socket, out: TextIO) -> None:
+async def _run(
+    parts: _Parts,
+    server: uvicorn.Server,
+    bound: socket.socket,
+    edges: ZmqServer | None,
+    out: TextIO,
+) -> None:
     url = _url(bound)
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     try:
-        async with _service(parts) as models:
-            announce(out, event="ready", url=url, models=[tail.name for tail in models])
+        async with _service(parts, edges) as models:
+            where = {"edges": edges.endpoint} if edges is not None else {}
+            announce(out, event="ready", url=url, models=list(models), **where)
             Notifier.from_environment().ready(f"{len(models)} models at {url}")
             log.info("cloud ready", extra=fields(url=url, models=len(models)))
             await serving
@@ -162,39 +180,71 @@ async def _run(parts: _Parts, server: uvicorn.Server, bound: socket.socket, out:
 
 
 @asynccontextmanager
-async def _service(parts: _Parts) -> AsyncIterator[list[ServedTail]]:
-    """Loads the models, and serves them while the context lasts."""
+async def _service(parts: _Parts, edges: ZmqServer | None) -> AsyncIterator[Sequence[str]]:
+    """Loads the models, and serves them, by their names, while the context lasts."""
     clock = MonotonicClock()
-    started_at = clock.now()
-    models = await asyncio.to_thread(_load, parts.config)
-    runtime = InProcessRuntime(
-        TailEngine(models, max_batch=parts.config.max_batch),
-        options=parts.config.scheduling(parts.tenants.shares),
-        watcher=parts.metrics,
-        clock=clock,
+    assembled = await assemble(
+        parts.config, parts.tenants.shares, watcher=parts.metrics, clock=clock
     )
+    endpoint: EdgeEndpoint | None = None
+    remotes = parts.deployment.remotes
     try:
+        if remotes is not None:
+            await remotes.start()
+        if edges is not None:
+            endpoint = EdgeEndpoint(edges, assembled.models, assembled.runtime, clock=clock)
+            endpoint.start()
         parts.deployment.ready(
-            TailService(
-                models,
-                runtime,
-                deadline_s=parts.config.deadline_s,
-                longest_deadline_s=parts.config.longest_deadline_s,
-            )
+            _tail_service(assembled, parts.config), _text_service(assembled, parts.config)
         )
-        parts.metrics.started(clock.now() - started_at)
-        yield models
+        yield _names(assembled)
     finally:
-        await runtime.close(parts.config.grace_s)
+        await assembled.runtime.close(parts.config.grace_s)
+        if endpoint is not None:
+            await endpoint.close()
+        if remotes is not None:
+            await remotes.close()
 
 
-def _load(config: CloudConfig) -> list[ServedTail]:
-    return load_tails(
-        config.models,
-        trusted=config.trusted,
-        cache_dir=config.cache_dir,
-        threads=config.threads or len(os.sched_getaffinity(0)),
+def _remotes(config: CloudConfig) -> RemoteServers | None:
+    if not config.remotes:
+        return None
+    options = [
+        RemoteOptions(
+            name=name,
+            url=remote.url,
+            key=os.environ.get(remote.key_variable) if remote.key_variable else None,
+            concurrency=remote.concurrency,
+            limit_s=remote.limit_s,
+        )
+        for name, remote in config.remotes.items()
+    ]
+    return RemoteServers(options, clock=MonotonicClock())
+
+
+def _tail_service(assembled: Assembled, config: CloudConfig) -> TailService | None:
+    if not assembled.models:
+        return None
+    return TailService(
+        assembled.models,
+        assembled.runtime,
+        deadline_s=config.deadline_s,
+        longest_deadline_s=config.longest_deadline_s,
     )
+
+
+def _text_service(assembled: Assembled, config: CloudConfig) -> TextService | None:
+    if assembled.texts is None:
+        return None
+    limits = TextLimits(
+        ttft_s=config.llm_first_token_s, tbt_s=config.llm_token_s, longest=config.llm_longest
+    )
+    return TextService(assembled.texts, assembled.runtime, limits)
+
+
+def _names(assembled: Assembled) -> list[str]:
+    texts = assembled.texts.names if assembled.texts is not None else ()
+    return [*(tail.name for tail in assembled.models), *texts]
 
 
 def _url(bound: socket.socket) -> str:

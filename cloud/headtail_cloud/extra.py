@@ -7,11 +7,11 @@ from headtail_fabric.errors import ConfigError
 
 class CloudExtraMissingError(ConfigError):
     """A package that the cloud server needs is not installed. Install them with `pip install
-    'headtail[cloud]'`."""
+    'headtail[cloud]'`, or `'headtail[llm]'` for language models."""
 
 
-def require(*packages: str) -> None:
+def require(*packages: str, extra: str = "cloud") -> None:
     """Raises CloudExtraMissingError for the first that is missing."""
     for package in packages:
         if find_spec(package) is None:
-            raise CloudExtraMissingError(f"the package {package} is not installed")
+            raise CloudExtraMissingError(f"the package {package} is not installed", extra=extra)

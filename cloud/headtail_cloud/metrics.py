@@ -6,8 +6,15 @@ sets, never from a caller.
 
 from typing import Final
 
-from headtail_cloud.core.actions import Accept, Action, EmitToken, Finish, Outcome, Reject, Step
-from headtail_cloud.core.scheduler import Scheduler
+from headtail_cloud.core.actions import (
+    Accept,
+    EmitToken,
+    Finish,
+    Outcome,
+    Reject,
+    Step,
+)
+from headtail_cloud.dispatch.events import FleetAction, Moved
 from headtail_fabric.metrics import Metrics
 
 _BATCH_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -51,10 +58,15 @@ class CloudMetrics:
         self._kv_usage = metrics.gauge(
             "cloud_kv_usage", "Share of the key-value cache that is held"
         )
-        self._cold_start = metrics.gauge("cloud_cold_start_seconds", "What loading all models took")
+        self._cold_start = metrics.histogram(
+            "cloud_cold_start_seconds", "What starting an instance took", ["tier"]
+        )
+        self._instances = metrics.gauge("cloud_instances", "Instances, those that start included")
+        self._moves = metrics.counter("cloud_moves", "Texts that went on elsewhere", ["why"])
+        self._pauses = metrics.histogram("cloud_move_pause_seconds", "How long they stood still")
         self._http = metrics.counter("cloud_http_failures", "HTTP answers that were none", ["code"])
 
-    def acted(self, action: Action) -> None:
+    def acted(self, action: FleetAction) -> None:
         match action:
             case Reject(reason=reason):
                 self._rejected.add(reason=reason)
@@ -67,20 +79,25 @@ class CloudMetrics:
                     self._tbt.observe(after_s)
             case Finish():
                 self._finished(action)
+            case Moved(why=why, pause_s=pause_s):
+                self._moves.add(why=why)
+                self._pauses.observe(pause_s)
 
     def step_took(self, step: Step, seconds: float) -> None:
         self._steps.observe(seconds)
         self._batches.observe(len(step.tasks))
 
-    def load(self, scheduler: Scheduler) -> None:
-        self._here.set(len(scheduler))
-        pool = scheduler.cache.pool
-        if pool.total:
-            self._kv_usage.set(1 - pool.free / pool.total)
+    def load(self, here: int, kv_usage: float | None) -> None:
+        self._here.set(here)
+        if kv_usage is not None:
+            self._kv_usage.set(kv_usage)
 
-    def started(self, seconds: float) -> None:
-        """All models are loaded, after that long."""
-        self._cold_start.set(seconds)
+    def started(self, tier: str, seconds: float) -> None:
+        """An instance is there, from that tier, after that long."""
+        self._cold_start.observe(seconds, tier=tier)
+
+    def instances(self, running: int) -> None:
+        self._instances.set(running)
 
     def failed(self, code: str) -> None:
         """An HTTP request was answered with that failure."""

@@ -10,7 +10,12 @@ from headtail_cloud.engines.served_tail import ServedTail, served_tails
 from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.bundle.specimen import write_specimen
 
-_NEED_THE_EXTRA = ["test_gateway_app.py", "test_gateway_limits.py", "test_serverless_container.py"]
+_NEED_THE_EXTRA = [
+    "test_gateway_app.py",
+    "test_gateway_limits.py",
+    "test_remote_servers.py",
+    "test_serverless_container.py",
+]
 collect_ignore = [] if find_spec("starlette") else _NEED_THE_EXTRA
 
 

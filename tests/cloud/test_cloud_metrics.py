@@ -9,10 +9,7 @@ from headtail_cloud.core.actions import (
     Step,
     Timeline,
 )
-from headtail_cloud.core.cost_model import CostModel
-from headtail_cloud.core.engine import Capacity
-from headtail_cloud.core.scheduler import Scheduler
-from headtail_cloud.engines.modelled import Prices
+from headtail_cloud.dispatch.events import Moved
 from headtail_cloud.metrics import CloudMetrics
 from headtail_fabric.metrics import PrometheusMetrics
 
@@ -38,9 +35,13 @@ def test_measures_what_happens() -> None:
             )
         )
     metrics.step_took(Step(id=1, tasks=(), estimate_s=0.1, budget_s=0.1), 0.1)
-    metrics.load(Scheduler(Capacity(max_batch=1, blocks=4), CostModel(Prices().of)))
-    metrics.load(Scheduler(Capacity(max_batch=1), CostModel(Prices().of)))
-    metrics.started(1.5)
+    metrics.load(3, 0.25)
+    metrics.load(2, None)
+    metrics.started("resident", 0.006)
+    metrics.instances(2)
+    metrics.acted(
+        Moved(request_id="1", source="a", target="b", why="drain", pause_s=0.01, stages=2)
+    )
     lines = set(measured.text().splitlines())
     assert lines >= {
         "headtail_cloud_degraded_total 1.0",
@@ -53,7 +54,10 @@ def test_measures_what_happens() -> None:
         "headtail_cloud_latency_seconds_count 1.0",
         "headtail_cloud_ttft_seconds_count 2.0",
         "headtail_cloud_step_seconds_count 1.0",
-        "headtail_cloud_kv_usage 0.0",
-        "headtail_cloud_requests_here 0.0",
-        "headtail_cloud_cold_start_seconds 1.5",
+        "headtail_cloud_kv_usage 0.25",
+        "headtail_cloud_requests_here 2.0",
+        'headtail_cloud_cold_start_seconds_count{tier="resident"} 1.0',
+        "headtail_cloud_instances 2.0",
+        'headtail_cloud_moves_total{why="drain"} 1.0',
+        "headtail_cloud_move_pause_seconds_sum 0.01",
     }

@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,6 +71,13 @@ class Headtail:
         """What it wrote to standard error; waits for its end."""
         assert self.process.stderr is not None
         return self.process.stderr.read().decode()
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nobody has now."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

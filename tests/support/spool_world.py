@@ -9,7 +9,7 @@ from headtail_device.config import Drop, Sync
 from headtail_device.delivery import Checkout, Finished
 from headtail_device.head import Head
 from headtail_device.ledger import Ledger, Outcome
-from headtail_device.placement import FixedPolicy
+from headtail_device.policy import FixedPolicy
 from headtail_device.record import FrameRecord
 from headtail_device.runner import Runner, RunnerSettings
 from headtail_device.spool import Backlog, Spooler, SpoolLog, SpoolSettings

@@ -56,4 +56,17 @@ SAMPLES: dict[str, tuple[wire.Message, list[bytes]]] = {
     "bundle-have": (wire.BundleHave(digest=DIGEST), []),
     "goodbye": (wire.Goodbye(reason="closed"), []),
     "bundle-refused": (wire.BundleRefused(digest=DIGEST, reason="too large"), []),
+    "traced-request": (
+        wire.TracedRequest(
+            id=7,
+            bundle=DIGEST,
+            cut="L7",
+            remaining_ms=250,
+            attempt=1,
+            tensors=(TENSOR,),
+            trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        ),
+        [b"payload"],
+    ),
+    "advice": (wire.Advice(id=7, cut="L9", codec="q4+zstd"), []),
 }

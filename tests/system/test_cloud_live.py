@@ -75,8 +75,11 @@ def infer(
     return ask(f"{url}/v2/models/specimen:early/infer", body, headers)
 
 
-def test_serves_measures_and_stops(specimen: Bundle, crossing: Array, expected: Array) -> None:
-    with serving(specimen) as server:
+@pytest.mark.parametrize("runtime", ["in-process", "process"])
+def test_serves_measures_and_stops(
+    specimen: Bundle, crossing: Array, expected: Array, runtime: str
+) -> None:
+    with serving(specimen, "--runtime", runtime) as server:
         ready = server.ready()
         assert ready["models"] == ["specimen", "specimen:early", "specimen:late"]
         url = ready["url"]

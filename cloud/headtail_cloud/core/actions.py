@@ -16,6 +16,8 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large"
     """It never fits this engine."""
     DRAINING = "draining"
+    COLD_START = "cold-start"
+    """Its engine is being started, and that takes longer than the request has."""
 
 
 class Outcome(StrEnum):
@@ -73,11 +75,13 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitToken:
-    """`after_s`: since the token before; None for the first."""
+    """`after_s`: since the token before; None for the first. `output`: what the engine says of
+    it."""
 
     request_id: str
     token: int
     after_s: float | None
+    output: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

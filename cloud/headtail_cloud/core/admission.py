@@ -41,6 +41,15 @@ class Refused:
 Verdict = Taken | Refused
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Of a tail's answer, or a text's first token: how long it waits, and how long it takes with
+    the blocks that are in the cache."""
+
+    queue_s: float
+    run_s: float
+
+
 class Admission:
     """Judges by what is here and by the cost model; remembers when it last took what."""
 
@@ -72,6 +81,24 @@ class Admission:
         if isinstance(verdict, Taken):
             self._taken_at[_kind(request)] = now
         return verdict
+
+    def forecast(
+        self, request: Request, jobs: Collection[Job], *, step_left_s: float, now: float
+    ) -> Forecast:
+        """What would become of it here, whether it is taken or not."""
+        if isinstance(request, TailRequest):
+            tails = TailForecast(
+                request=request,
+                tails=tails_of(jobs),
+                step_left_s=step_left_s,
+                now=now,
+                resources=self._resources,
+            )
+            return _forecast(tails.end_s(request.chain), self._resources.chain_s(request.chain))
+        busy = text_forecast.among(
+            request, jobs, step_left_s=step_left_s, resources=self._resources
+        )
+        return _forecast(busy.first_s, text_forecast.alone(request, self._resources).first_s)
 
     def _judge_tail(self, request: TailRequest, forecast: TailForecast) -> Verdict:
         limit_s = request.deadline_s * self._options.headroom
@@ -128,6 +155,10 @@ class Admission:
 
     def _later(self, reason: Reason, retry_after_s: float) -> Refused:
         return Refused(reason=reason, retry_after_s=max(retry_after_s, self._options.least_retry_s))
+
+
+def _forecast(end_s: float, alone_s: float) -> Forecast:
+    return Forecast(queue_s=max(0.0, end_s - alone_s), run_s=alone_s)
 
 
 def _kind(request: Request) -> Hashable:

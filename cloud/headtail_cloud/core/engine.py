@@ -6,12 +6,28 @@ from typing import Protocol
 
 from headtail_cloud.core.task import Task, TaskResult
 from headtail_cloud.core.work import Work
-from headtail_fabric.errors import LocalError
+from headtail_fabric.errors import LocalError, ResourceError
 
 
 class StateError(LocalError):
     """An engine was asked for the state of a request that it does not hold, or was given state
     that is not its own. Move a request only between engines of the same model."""
+
+
+class EngineFailedError(ResourceError):
+    """An engine failed in the middle of an iteration. The requests in it are tried again, each
+    alone; see the log for what it failed of."""
+
+
+class EngineLostError(ResourceError):
+    """What an engine ran in has died or hangs, and its memory is gone. It is started again, and
+    its requests are tried once more; the log says what happened. If it happens again and again,
+    give the process more memory, or look for the request that breaks it."""
+
+    def __init__(self, message: str, *, begun: bool = True) -> None:
+        """`begun`: whether it may have died of what it was asked last."""
+        super().__init__(message)
+        self.begun = begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

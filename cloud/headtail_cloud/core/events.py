@@ -31,11 +31,12 @@ class StepFinished:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFailed:
     """None of the step's tasks was done. `state_lost`: the engine holds no key-value entries any
-    more."""
+    more; `begun`: whether it began with them, so that it may be their fault."""
 
     step_id: int
     message: str
     state_lost: bool = False
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,4 +49,34 @@ class DrainAsked:
     """From now on nothing is accepted; what was, goes on."""
 
 
-Event = RequestArrived | RequestCancelled | StepFinished | StepFailed | TimePassed | DrainAsked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStopped:
+    """The engine can't run an iteration before about `ready_at`, and holds nothing then. Requests
+    may come all the same."""
+
+    ready_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStarted:
+    """It can now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineGone:
+    """It will never run again: what is here fails."""
+
+    message: str
+
+
+Event = (
+    RequestArrived
+    | RequestCancelled
+    | StepFinished
+    | StepFailed
+    | TimePassed
+    | DrainAsked
+    | EngineStopped
+    | EngineStarted
+    | EngineGone
+)

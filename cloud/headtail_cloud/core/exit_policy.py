@@ -16,10 +16,12 @@ class Evidence:
 
     `confidence` is calibrated, 0 to 1: of a branch's logits, or the share of the probability that
     the answer's tokens had. `answer` is what a probe would answer now, None where there is none.
+    `token` is the one that a text has just said.
     """
 
     confidence: float = 0.0
     answer: Hashable | None = None
+    token: int | None = None
 
 
 class ExitPolicy(Protocol):

@@ -46,7 +46,8 @@ class IterationRule:
 
     def form(self, jobs: Sequence[Job], *, expected_slack_s: float, now: float) -> Draft | None:
         """The next iteration of those jobs, or None when there is nothing to do. A job that is to
-        run alone does, the oldest first."""
+        run alone does, the oldest first; one that is held does not."""
+        jobs = [job for job in jobs if not job.held]
         outcasts = sorted((job for job in jobs if job.alone), key=_by_number)
         for job in outcasts:
             if draft := self._filled([job], expected_slack_s, now):
@@ -200,6 +201,7 @@ def _decode_step(job: TextJob) -> DecodeStep:
         token=job.tokens[-1],
         position=job.computed,
         blocks=tuple(job.blocks),
+        input=job.request.input,
     )
 
 
@@ -211,6 +213,7 @@ def _prefill_chunk(job: TextJob, size: int) -> PrefillChunk:
         start=job.computed,
         blocks=tuple(job.blocks),
         last=size == job.remaining,
+        input=job.request.input,
     )
 
 

@@ -12,13 +12,15 @@ from headtail_cloud.core.request import Segment, TailRequest, TextRequest
 
 class _Job:
     """What all jobs have. `number`: order of arrival; `alone`: it was part of a step that failed,
-    and runs by itself from now on; `late`: a time that was promised was not kept."""
+    and runs by itself from now on; `held`: no iteration may take it, for it is about to move to
+    another engine; `late`: a time that was promised was not kept."""
 
     __slots__ = (
         "alone",
         "arrived_at",
         "cancelled",
         "exit_policy",
+        "held",
         "in_step",
         "last_run_at",
         "late",
@@ -36,6 +38,7 @@ class _Job:
         self.in_step = False
         self.cancelled = False
         self.alone = False
+        self.held = False
 
 
 class TailJob(_Job):

@@ -1,5 +1,7 @@
 """Which texts hold which blocks: `block_pool` applied to jobs."""
 
+from collections.abc import Sequence
+
 from headtail_cloud.core.block_pool import BlockPool, HashChain
 from headtail_cloud.core.job import TextJob, chain_of
 from headtail_cloud.core.request import TextRequest
@@ -15,6 +17,11 @@ class KvCache:
 
     def __repr__(self) -> str:
         return f"<KvCache {self.pool!r}>"
+
+    @property
+    def usage(self) -> float | None:
+        """Share of it that is held; None where there is none."""
+        return 1 - self.pool.free / self.pool.total if self.pool.total else None
 
     def blocks_for(self, tokens: int) -> int:
         """How many blocks hold that many positions."""
@@ -60,6 +67,12 @@ class KvCache:
         job.chain.extend(job.tokens, job.computed)
         for at in range(before, job.computed // self.block_tokens):
             self.pool.seal(job.blocks[at], job.chain.hashes[at])
+
+    def adopt(self, job: TextJob, blocks: Sequence[int], computed: int) -> None:
+        """Give a job that holds none blocks that hold its first `computed` entries already."""
+        job.blocks = list(blocks)
+        job.computed = 0
+        self.computed(job, computed)
 
     def evict(self, job: TextJob) -> None:
         """Take all its blocks away: it starts anew, with what is left of them in the cache."""

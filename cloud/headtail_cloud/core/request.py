@@ -50,7 +50,8 @@ class TextRequest:
 
     `ttft_s` is the time to the first token that its caller wants, `tbt_s` that between tokens;
     `deadline_s`, if any, ends it. `fallback_tokens`: smaller `max_tokens` that would do, best
-    first. With `share_prefix` its tenant's other requests may use its key-value blocks.
+    first. With `share_prefix` its tenant's other requests may use its key-value blocks. `input` is
+    for the engine alone, such as how tokens are sampled.
     """
 
     id: str
@@ -62,6 +63,7 @@ class TextRequest:
     tbt_s: float
     stop_tokens: frozenset[int] = frozenset()
     deadline_s: float | None = None
+    input: object = None
     fallback_tokens: tuple[int, ...] = ()
     share_prefix: bool = True
     priority: int = 0

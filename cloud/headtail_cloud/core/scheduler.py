@@ -23,12 +23,15 @@ from headtail_cloud.core.actions import (
     Step,
     Timeline,
 )
-from headtail_cloud.core.admission import Admission, Refused
+from headtail_cloud.core.admission import Admission, Forecast, Refused
 from headtail_cloud.core.budget import Protection
 from headtail_cloud.core.cost_model import CostModel
 from headtail_cloud.core.engine import Capacity
 from headtail_cloud.core.events import (
     DrainAsked,
+    EngineGone,
+    EngineStarted,
+    EngineStopped,
     Event,
     RequestArrived,
     RequestCancelled,
@@ -44,6 +47,7 @@ from headtail_cloud.core.kv_cache import KvCache
 from headtail_cloud.core.options import SchedulerOptions
 from headtail_cloud.core.request import Request, TailRequest
 from headtail_cloud.core.resources import Resources
+from headtail_cloud.core.running import RunningStep
 from headtail_cloud.core.task import (
     Fault,
     PrefillChunk,
@@ -67,8 +71,9 @@ class Scheduler:
         self._jobs: dict[str, Job] = {}
         self._arrivals = 0
         self._steps = 0
-        self._running: _Running | None = None
+        self._running: RunningStep | None = None
         self._draining = False
+        self._stopped_until: float | None = None
         self.cache = KvCache(
             blocks=capacity.blocks,
             block_tokens=capacity.block_tokens,
@@ -103,6 +108,59 @@ class Scheduler:
         times = (job.deadline_at for job in self._jobs.values() if not job.in_step)
         return min((at for at in times if at is not None), default=None)
 
+    @property
+    def full(self) -> bool:
+        """Whether it would refuse whatever comes."""
+        return self._draining or len(self._jobs) >= self._options.max_waiting
+
+    @property
+    def running(self) -> bool:
+        """Whether an iteration is under way."""
+        return self._running is not None
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """What is here, in the order of arrival."""
+        return tuple(self._jobs.values())
+
+    def has(self, job: Job) -> bool:
+        """Whether that very job is here."""
+        return self._jobs.get(job.request.id) is job
+
+    def forecast(self, request: Request, now: float) -> Forecast:
+        """What would become of a request, if it came now."""
+        left_s = self._step_left_s(now)
+        return self._admission.forecast(request, self._jobs.values(), step_left_s=left_s, now=now)
+
+    def release(self, request_id: str) -> Job:
+        """Take out a job that no iteration runs, for another scheduler to `adopt`. Its blocks stay
+        in this one's cache as long as nothing else needs them. Raises ValueError for one that is
+        not here, or runs."""
+        job = self._jobs.get(request_id)
+        if job is None or job.in_step:
+            raise ValueError(f"request {request_id!r} can't leave")
+        del self._jobs[request_id]
+        self._resources.shares.leave(job.tenant)
+        self._free(job)
+        return job
+
+    def adopt(
+        self, job: Job, now: float, *, blocks: Sequence[int] = (), computed: int = 0
+    ) -> list[Action]:
+        """Go on with a job that another scheduler has released; it was accepted there, and is not
+        judged again. `blocks` of this cache hold the entries of its first `computed` tokens.
+        Raises ValueError for one that is here already."""
+        if job.request.id in self._jobs:
+            raise ValueError(f"request {job.request.id!r} is here already")
+        self._arrivals += 1
+        job.number = self._arrivals
+        job.held = False
+        self._jobs[job.request.id] = job
+        self._resources.shares.enter(job.tenant)
+        if isinstance(job, TextJob) and blocks:
+            self.cache.adopt(job, blocks, computed)
+        return self.on_event(TimePassed(), now)
+
     def on_event(self, event: Event, now: float) -> list[Action]:
         """What is to be done about it. Raises ValueError for a request whose id is here already,
         and for a step that does not run: both are the caller's bugs."""
@@ -114,14 +172,22 @@ class Scheduler:
                 actions += self._cancelled(request_id, now)
             case StepFinished(step_id=step_id, results=results, took_s=took_s):
                 actions += self._finished(step_id, results, took_s, now)
-            case StepFailed(step_id=step_id, message=message, state_lost=lost):
-                actions += self._failed(step_id, message, lost, now)
+            case StepFailed():
+                actions += self._failed(event, now)
             case TimePassed():
                 pass
             case DrainAsked():
                 self._draining = True
+            case EngineStopped(ready_at=ready_at):
+                self._stopped_until = ready_at
+                self._lose_state()
+            case EngineStarted():
+                self._stopped_until = None
+            case EngineGone(message=message):
+                self._draining, self._stopped_until = True, now
+                actions += [self._fail(job, message, now) for job in self.jobs]
         actions += self._expire(now)
-        if self._running is None:
+        if self._running is None and self._stopped_until is None:
             actions += self._start(now)
         return actions
 
@@ -134,9 +200,7 @@ class Scheduler:
             request, self._jobs.values(), step_left_s=self._step_left_s(now), now=now
         )
         if isinstance(verdict, Refused):
-            return Reject(
-                request_id=request.id, reason=verdict.reason, retry_after_s=verdict.retry_after_s
-            )
+            return self._rejected(request, verdict, now)
         self._jobs[request.id] = self._job(request, verdict.variant, now)
         self._resources.shares.enter(request.tenant)
         if isinstance(request, TailRequest):
@@ -145,6 +209,13 @@ class Scheduler:
         return Accept(
             request_id=request.id, variant=verdict.variant, predicted_s=verdict.predicted_s
         )
+
+    def _rejected(self, request: Request, refused: Refused, now: float) -> Reject:
+        reason, retry_after_s = refused.reason, refused.retry_after_s
+        if reason is Reason.TOO_LATE and self._stopped_until is not None:
+            reason = Reason.COLD_START
+            retry_after_s = max(self._options.least_retry_s, self._stopped_until - now)
+        return Reject(request_id=request.id, reason=reason, retry_after_s=retry_after_s)
 
     def _job(self, request: Request, variant: int, now: float) -> Job:
         self._arrivals += 1
@@ -166,9 +237,11 @@ class Scheduler:
             yield self._end(job, Outcome.CANCELLED, now)
 
     def _step_left_s(self, now: float) -> float:
+        if self._stopped_until is not None:
+            return max(0.0, self._stopped_until - now)
         if self._running is None:
             return 0.0
-        return max(0.0, self._running.started_at + self._running.step.estimate_s - now)
+        return self._running.left_s(now)
 
     def _start(self, now: float) -> Iterator[Action]:
         draft = self._rule.form(
@@ -183,25 +256,15 @@ class Scheduler:
             estimate_s=draft.estimate_s,
             budget_s=draft.budget_s,
         )
-        for job, task in zip(draft.jobs, draft.tasks, strict=True):
-            job.in_step = True
-            if isinstance(job, TextJob):
-                job.in_flight = task.work.tokens
-            job.last_run_at = now
-            if job.started_at is None:
-                job.started_at = now
-        self._running = _Running(step, tuple(draft.jobs), now)
+        self._running = RunningStep(step, tuple(draft.jobs), now)
         yield StartStep(step=step)
 
-    def _stopped(self, step_id: int) -> "_Running":
+    def _stopped(self, step_id: int) -> RunningStep:
         running = self._running
         if running is None or running.step.id != step_id:
             raise ValueError(f"step {step_id} does not run")
         self._running = None
-        for job in running.jobs:
-            job.in_step = False
-            if isinstance(job, TextJob):
-                job.in_flight = 0
+        running.end()
         return running
 
     def _finished(
@@ -253,28 +316,34 @@ class Scheduler:
         job.last_token_at = now
         if job.first_token_at is None:
             job.first_token_at = now
-        yield EmitToken(request_id=job.request.id, token=result.token, after_s=after_s)
+        yield EmitToken(
+            request_id=job.request.id, token=result.token, after_s=after_s, output=result.output
+        )
         if result.token in job.request.stop_tokens or job.ran >= job.max_tokens:
             yield self._end(job, Outcome.DONE, now)
         elif _content(job, result.evidence):
             yield self._end(job, Outcome.EXITED, now)
 
-    def _failed(self, step_id: int, message: str, state_lost: bool, now: float) -> Iterator[Action]:
+    def _failed(self, event: StepFailed, now: float) -> Iterator[Action]:
         """Each of its jobs is tried once more, alone, so that one that breaks the engine takes no
-        other along."""
-        running = self._stopped(step_id)
-        if state_lost:
-            for job in self._jobs.values():
-                if isinstance(job, TextJob) and job.blocks:
-                    self.cache.evict(job)
-            self.cache.pool.forget_all()
+        other along. One that ran alone is tried again only if the engine was lost, which need not
+        have been its fault."""
+        running = self._stopped(event.step_id)
+        if event.state_lost:
+            self._lose_state()
+        single = len(running.jobs) == 1 and not event.state_lost
         for job in running.jobs:
             if job.cancelled:
                 self._free(job)
-            elif job.alone or len(running.jobs) == 1:
-                yield self._fail(job, message, now)
-            else:
+            elif event.begun and (job.alone or single):
+                yield self._fail(job, event.message, now)
+            elif event.begun:
                 job.alone = True
+
+    def _lose_state(self) -> None:
+        for job in self._jobs.values():
+            self._free(job)
+        self.cache.pool.forget_all()
 
     def _expire(self, now: float) -> Iterator[Action]:
         for job in list(self._jobs.values()):
@@ -325,18 +394,6 @@ class Scheduler:
     def _free(self, job: Job) -> None:
         if isinstance(job, TextJob) and job.blocks:
             self.cache.evict(job)
-
-
-class _Running:
-    """The iteration that the engine works on."""
-
-    def __init__(self, step: Step, jobs: tuple[Job, ...], started_at: float) -> None:
-        self.step = step
-        self.jobs = jobs
-        self.started_at = started_at
-
-    def __repr__(self) -> str:
-        return f"step {self.step.id} of {len(self.jobs)}"
 
 
 def _content(job: Job, evidence: Evidence | None) -> bool:

@@ -26,7 +26,7 @@ class TailItem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillChunk:
     """The key-value entries of `tokens`, from position `start` on, into the sequence's `blocks`.
-    The `last` chunk also gives the next token."""
+    The `last` chunk also gives the next token. `input` is the request's own."""
 
     request_id: str
     model: str
@@ -34,6 +34,7 @@ class PrefillChunk:
     start: int
     blocks: tuple[int, ...]
     last: bool
+    input: object = None
 
     @property
     def work(self) -> Work:
@@ -42,13 +43,15 @@ class PrefillChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStep:
-    """One more token: `token` goes to position `position`, the next one comes back."""
+    """One more token: `token` goes to position `position`, the next one comes back. `input` is the
+    request's own."""
 
     request_id: str
     model: str
     token: int
     position: int
     blocks: tuple[int, ...]
+    input: object = None
 
     @property
     def work(self) -> Work:
@@ -78,10 +81,12 @@ class TailOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOutput:
-    """A token, or none from a chunk that was not the last."""
+    """A token, or none from a chunk that was not the last. `output` goes to the caller with it,
+    such as its probability."""
 
     request_id: str
     token: int | None = None
+    output: object = None
     evidence: Evidence | None = None
 
 

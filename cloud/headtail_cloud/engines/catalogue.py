@@ -1,8 +1,9 @@
 """Models by name and version."""
 
 from collections.abc import Iterable
+from typing import Generic, TypeVar
 
-from headtail_cloud.engines.served_tail import NothingServedError, ServedTail
+from headtail_cloud.engines.served_tail import NothingServedError, TailModel
 from headtail_fabric.errors import ConfigError
 
 
@@ -11,11 +12,14 @@ class TwiceServedError(ConfigError):
     a new version when you build it."""
 
 
-class Catalogue:
+_ModelT = TypeVar("_ModelT", bound=TailModel)
+
+
+class Catalogue(Generic[_ModelT]):
     """What is served. Raises NothingServedError, TwiceServedError for what can't be."""
 
-    def __init__(self, tails: Iterable[ServedTail]) -> None:
-        self._versions: dict[str, dict[str, ServedTail]] = {}
+    def __init__(self, tails: Iterable[_ModelT]) -> None:
+        self._versions: dict[str, dict[str, _ModelT]] = {}
         for tail in tails:
             versions = self._versions.setdefault(tail.name, {})
             known = versions.setdefault(tail.version, tail)
@@ -25,10 +29,10 @@ class Catalogue:
             raise NothingServedError("there is nothing to serve")
 
     @property
-    def tails(self) -> tuple[ServedTail, ...]:
+    def tails(self) -> tuple[_ModelT, ...]:
         return tuple(tail for versions in self._versions.values() for tail in versions.values())
 
-    def find(self, name: str, version: str | None = None) -> ServedTail | None:
+    def find(self, name: str, version: str | None = None) -> _ModelT | None:
         """That version of a model, or its newest one."""
         versions = self._versions.get(name)
         if versions is None:

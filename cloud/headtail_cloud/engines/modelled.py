@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from headtail_cloud.core.engine import Capacity, StateError, StateRef
+from headtail_cloud.core.engine import Capacity, EngineFailedError, StateError, StateRef
 from headtail_cloud.core.exit_policy import Evidence
 from headtail_cloud.core.task import (
     DecodeStep,
@@ -23,14 +23,8 @@ from headtail_cloud.core.task import (
     TextOutput,
 )
 from headtail_cloud.core.work import Work
-from headtail_fabric.errors import ResourceError
 
 VOCABULARY: Final = 1000
-
-
-class EngineFailedError(ResourceError):
-    """An engine failed in the middle of an iteration. The requests in it are tried again, each
-    alone; see the log for what it failed of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,11 @@ class TailEngine:
     def __repr__(self) -> str:
         return f"<TailEngine {', '.join(str(segment) for segment in self._tails)}>"
 
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What it runs."""
+        return tuple(self._tails)
+
     def capacity(self) -> Capacity:
         return Capacity(max_batch=self._max_batch)
 
@@ -90,7 +95,7 @@ class TailEngine:
         codec = self._codecs.get(known)
         if codec is None:
             codec = self._codecs[known] = tail.new_codec(request.codec)
-        return codec.decode(request.payload, request.shape)
+        return tail.decode(codec, request)
 
 
 def _refused(item: TailItem, error: CodecError) -> TaskFailed:

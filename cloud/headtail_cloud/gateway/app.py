@@ -8,31 +8,26 @@ GET  /v2/models                         what is served
 GET  /v2/models/NAME[/versions/V]       its tensors
 GET  /v2/models/NAME[/versions/V]/ready
 POST /v2/models/NAME[/versions/V]/infer
+POST /v2/repository/models/NAME/load    a request for it is due
+     /v1/...                            texts (`open_ai.routes`)
 """
 
-import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from headtail_cloud.gateway import failure
 from headtail_cloud.gateway.deployment import Deployment
-from headtail_cloud.gateway.failure import Failure, FailureError
-from headtail_cloud.gateway.limits import Limits, Turnstile, read_body, while_connected
+from headtail_cloud.gateway.failure import Failure
+from headtail_cloud.gateway.guard import Guard, Handler
+from headtail_cloud.gateway.limits import Limits, while_connected
 from headtail_cloud.metrics import CloudMetrics
-from headtail_cloud.open_inference.message import HEADER_LENGTH, BadRequestError, parse_request
-from headtail_cloud.tenants import Tenants, UnknownKeyError
-from headtail_fabric.logs import fields
-
-log = logging.getLogger(__name__)
-
-_CLIENT_GONE: Final = 499
-"""Nobody reads it; it stands in logs."""
+from headtail_cloud.open_ai.routes import OpenAiRoutes
+from headtail_cloud.open_inference.message import HEADER_LENGTH, parse_request
+from headtail_cloud.tenants import Tenants
 
 
 class Gateway:
@@ -50,10 +45,7 @@ class Gateway:
     ) -> None:
         self._deployment = deployment
         self._version = version
-        self._tenants = tenants
-        self._limits = limits
-        self._turnstile = Turnstile(limits.concurrency)
-        self._metrics = metrics
+        self._guard = Guard(tenants, limits, metrics)
         self._text = text
 
     def app(self) -> Starlette:
@@ -72,10 +64,16 @@ class Gateway:
                 Route("/v2/models", self._guarded(self._models)),
                 *(Route(path, self._guarded(self._model)) for path in (model, one)),
                 *(Route(f"{path}/ready", self._guarded(self._model)) for path in (model, one)),
+                Route(
+                    "/v2/repository/models/{name:path}/load",
+                    self._guarded(self._announced),
+                    methods=["POST"],
+                ),
                 *(
                     Route(f"{path}/infer", self._guarded(self._infer), methods=["POST"])
                     for path in (model, one)
                 ),
+                *OpenAiRoutes(self._deployment, self._guard).routes(),
             ],
             exception_handlers={HTTPException: self._http_error},
         )
@@ -96,23 +94,29 @@ class Gateway:
         )
 
     async def _models(self, request: Request) -> Response:
-        self._tenants.caller(request.headers.get("authorization"))
-        service = self._deployment.service()
+        self._guard.caller(request)
+        service = self._deployment.tails()
         return JSONResponse({"models": [service.metadata(tail) for tail in service.models()]})
 
     async def _model(self, request: Request) -> Response:
-        self._tenants.caller(request.headers.get("authorization"))
-        service = self._deployment.service()
+        self._guard.caller(request)
+        service = self._deployment.tails()
         name, version = request.path_params["name"], request.path_params.get("version")
         return JSONResponse(service.metadata(service.model(name, version)))
 
+    async def _announced(self, request: Request) -> Response:
+        """The model repository extension's word for it: who will ask may say so before."""
+        self._guard.caller(request)
+        service = self._deployment.tails()
+        service.announce(service.model(request.path_params["name"], None))
+        return JSONResponse({})
+
     async def _infer(self, request: Request) -> Response:
-        caller = self._tenants.caller(request.headers.get("authorization"))
-        with self._turnstile.enter(caller):
-            service = self._deployment.service()
+        with self._guard.enter(request) as caller:
+            service = self._deployment.tails()
             name, version = request.path_params["name"], request.path_params.get("version")
             tail = service.model(name, version)
-            body = await read_body(request, self._limits)
+            body = await self._guard.body(request)
             parsed = parse_request(body, request.headers.get(HEADER_LENGTH))
             answer, json_bytes = await while_connected(
                 request, lambda: service.infer(tail, parsed, caller)
@@ -122,28 +126,8 @@ class Gateway:
         headers = {HEADER_LENGTH: str(json_bytes)}
         return Response(answer, media_type="application/octet-stream", headers=headers)
 
-    def _guarded(
-        self, route: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """Turns what went wrong into an answer."""
-
-        async def guarded(request: Request) -> Response:
-            try:
-                return await route(request)
-            except FailureError as error:
-                return self._failed(error.failure)
-            except BadRequestError as error:
-                return self._failed(failure.bad_request(error))
-            except UnknownKeyError as error:
-                return self._failed(
-                    Failure(status=401, code="unknown-key", message=error.message),
-                    {"WWW-Authenticate": "Bearer"},
-                )
-            except ClientDisconnect:
-                log.debug("client gone", extra=fields(path=request.url.path))
-                return Response(status_code=_CLIENT_GONE)
-
-        return guarded
+    def _guarded(self, route: Handler) -> Handler:
+        return self._guard.route(route, _shaped)
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -154,9 +138,9 @@ class Gateway:
         )
 
     def _failed(self, failed: Failure, headers: dict[str, str] | None = None) -> Response:
-        self._metrics.failed(failed.code)
-        return JSONResponse(
-            {"error": failed.message, "code": failed.code},
-            status_code=failed.status,
-            headers={**failed.headers, **(headers or {})},
-        )
+        return self._guard.failed(failed, _shaped, headers)
+
+
+def _shaped(failed: Failure, headers: dict[str, str]) -> Response:
+    content = {"error": failed.message, "code": failed.code}
+    return JSONResponse(content, status_code=failed.status, headers=headers)

@@ -10,7 +10,7 @@
 | 422 | deadline | would be too late even on an idle machine |
 | 429 | too-late, queue-full, tenant-limit, concurrency | come again after Retry-After |
 | 500 | failed | the engine failed on it |
-| 503 | cold-start | models are being loaded; come again after Retry-After |
+| 503 | cold-start | an instance is being started; come again after Retry-After |
 | 503 | draining, overloaded | this server is stopping, or has too many requests in progress |
 | 504 | expired | its deadline passed while it waited |
 """
@@ -59,6 +59,7 @@ _REASONS: Final = {
     Reason.TOO_LATE: "it would not be done in time",
     Reason.TOO_LARGE: "it is too large for this server",
     Reason.DRAINING: "this server is stopping",
+    Reason.COLD_START: "an instance is being started",
 }
 
 
@@ -68,6 +69,13 @@ def of_rejection(reject: Reject) -> Failure:
     match reject.reason:
         case Reason.DRAINING:
             return Failure(status=503, code="draining", message=message)
+        case Reason.COLD_START:
+            return Failure(
+                status=503,
+                code="cold-start",
+                message=message,
+                retry_after_s=reject.retry_after_s,
+            )
         case Reason.TOO_LARGE:
             return Failure(status=413, code="too-large", message=message)
         case Reason.TOO_LATE if reject.retry_after_s is None:

@@ -7,12 +7,12 @@ from typing import cast
 from headtail_cloud.core.actions import Finish, Reject
 from headtail_cloud.core.request import TailRequest
 from headtail_cloud.engines.catalogue import Catalogue
-from headtail_cloud.engines.served_tail import ServedTail, TailInput, TailInputError
+from headtail_cloud.engines.served_tail import TailInput, TailInputError, TailModel
 from headtail_cloud.gateway import failure
 from headtail_cloud.gateway.failure import FailureError
 from headtail_cloud.open_inference.message import NAMES, InferRequest, encode_answer
 from headtail_cloud.runtime.exchange import RuntimeBrokenError
-from headtail_cloud.runtime.in_process import InProcessRuntime
+from headtail_cloud.runtime.serving import Runtime
 from headtail_cloud.tenants import Caller
 from headtail_fabric.codec.base import Array
 from headtail_models.tensor import TensorSpec
@@ -23,8 +23,8 @@ class TailService:
 
     def __init__(
         self,
-        tails: Iterable[ServedTail],
-        runtime: InProcessRuntime,
+        tails: Iterable[TailModel],
+        runtime: Runtime,
         *,
         deadline_s: float,
         longest_deadline_s: float,
@@ -40,18 +40,22 @@ class TailService:
     def alive(self) -> bool:
         return self._runtime.alive
 
-    def model(self, name: str, version: str | None) -> ServedTail:
+    def model(self, name: str, version: str | None) -> TailModel:
         """Raises FailureError."""
         tail = self._catalogue.find(name, version)
         if tail is None:
             raise FailureError(failure.no_such_model(name, version))
         return tail
 
-    def models(self) -> tuple[ServedTail, ...]:
+    def models(self) -> tuple[TailModel, ...]:
         """All that are served."""
         return self._catalogue.tails
 
-    def metadata(self, tail: ServedTail) -> dict[str, object]:
+    def announce(self, tail: TailModel) -> None:
+        """A request for it is due: an instance is started, if there is none."""
+        self._runtime.announce(tail.segment, 0.0)
+
+    def metadata(self, tail: TailModel) -> dict[str, object]:
         """What the protocol tells of a model."""
         return {
             "name": tail.name,
@@ -65,7 +69,7 @@ class TailService:
         }
 
     async def infer(
-        self, tail: ServedTail, request: InferRequest, caller: Caller
+        self, tail: TailModel, request: InferRequest, caller: Caller
     ) -> tuple[bytes, int | None]:
         """The answer's body and how much of it is JSON. Raises FailureError. When it is cancelled,
         so is the request."""
@@ -87,14 +91,14 @@ class TailService:
             raise FailureError(failure.of_the_engine(error)) from None
         return self._answer(tail, request, end)
 
-    def _checked(self, tail: ServedTail, request: InferRequest) -> TailInput:
+    def _checked(self, tail: TailModel, request: InferRequest) -> TailInput:
         try:
             return tail.accept(request)
         except TailInputError as error:
             raise FailureError(failure.bad_request(error)) from None
 
     def _answer(
-        self, tail: ServedTail, request: InferRequest, end: Finish | Reject
+        self, tail: TailModel, request: InferRequest, end: Finish | Reject
     ) -> tuple[bytes, int | None]:
         failed = failure.of_rejection(end) if isinstance(end, Reject) else failure.of_end(end)
         if failed is not None:

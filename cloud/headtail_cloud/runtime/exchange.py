@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from headtail_cloud.core.actions import Accept, EmitToken, Finish, Reject
 from headtail_fabric.errors import LocalError
 
 Told = Accept | EmitToken | Finish | Reject
+TOLD: Final = (Accept, EmitToken, Finish, Reject)
 
 
 class RuntimeBrokenError(LocalError):

@@ -5,7 +5,10 @@ import os
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from headtail import __version__
+from headtail.provision import ensure_bundle
 from headtail_cloud.config import CloudConfig
 from headtail_cloud.extra import require
 from headtail_fabric import config, config_example
@@ -14,8 +17,11 @@ from headtail_fabric.notify import StopSignal
 
 _EXAMPLES: Final = """\
 examples:
+  headtail cloud serve
+  headtail cloud serve --llm smollm2
   headtail cloud serve --model yolov3-tiny-coco
   headtail cloud serve --model yolov3-tiny-coco:L4 --host 0.0.0.0 --tenants tenants.toml
+  headtail cloud serve --model yolov3-tiny-coco --runtime process --workers 2
   headtail cloud serve --print-config > cloud.toml
   headtail cloud key cameras >> tenants.toml
   PORT=8080 headtail cloud function yolov3-tiny-coco:L4
@@ -28,9 +34,15 @@ _FLAGS: Final = (
     "trusted",
     "tenants",
     "threads",
+    "runtime",
+    "workers",
+    "edges.bind",
+    "llm",
     "max_batch",
     "deadline_s",
 )
+_DEFAULT_LLM: Final = "smollm2"
+_DEFAULT_BUNDLE: Final = "yolov3-tiny-coco"
 _MIB: Final = 1024 * 1024
 _DEFAULT_PORT: Final = "8080"
 
@@ -60,7 +72,8 @@ def _add_serve(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "serve",
         help="run a server until it is stopped",
         description="Serves until SIGTERM or SIGINT, then finishes what it has accepted. When "
-        "the models are loaded it prints one JSON line. Flags win over the file.",
+        "the models are loaded it prints one JSON line. Flags win over the file. With nothing to "
+        "serve named, it is a detector's bundle and the language model smollm2.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
@@ -88,6 +101,19 @@ def _add_serve(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     parser.add_argument("--tenants", type=Path, metavar="FILE", help="who may ask")
     parser.add_argument("--threads", type=int, help="threads that compute a batch")
+    parser.add_argument("--llm", metavar="MODEL", help="a language model: smollm2, or a folder")
+    parser.add_argument(
+        "--runtime",
+        choices=("in-process", "process"),
+        help="where models run: in this process, or in worker processes",
+    )
+    parser.add_argument(
+        "--edges",
+        dest="edges.bind",
+        metavar="ENDPOINT",
+        help="where edges forward to, as tcp://127.0.0.1:5558",
+    )
+    parser.add_argument("--workers", type=int, help="worker processes of a bundle at most")
     parser.add_argument("--max-batch", type=int, help="requests computed together at most")
     parser.add_argument(
         "--deadline", type=float, dest="deadline_s", metavar="S", help="where a request names none"
@@ -127,7 +153,13 @@ def _serve(args: argparse.Namespace) -> int:
         print(config_example.example(CloudConfig), end="")
         return 0
     settings = config.load(CloudConfig, args.config, {name: getattr(args, name) for name in _FLAGS})
-    require("starlette", "uvicorn", "prometheus_client")
+    require("starlette", "uvicorn", "httpx2", "prometheus_client")
+    if not settings.models and not settings.llm and not settings.remotes:
+        settings = msgspec.structs.replace(
+            settings, llm=_DEFAULT_LLM, models=(str(ensure_bundle(_DEFAULT_BUNDLE)),)
+        )
+    if settings.llm:
+        require("torch", "tokenizers", "safetensors", "jinja2", extra="llm")
     # Only now: what they need is not in every installation, and takes a while to load.
     from headtail_cloud.daemon import serve
 
