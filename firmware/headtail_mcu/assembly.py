@@ -66,7 +66,7 @@ def _settings(folder):
     del sys.modules[config.__name__]
     package = sys.modules[__name__.rsplit(".", 1)[0]]
     if hasattr(package, "config"):
-        del package.config
+        delattr(package, "config")
     del config
     gc.collect()
     return found

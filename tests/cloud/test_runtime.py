@@ -22,9 +22,11 @@ from headtail_cloud.core.engine import Capacity
 from headtail_cloud.core.options import SchedulerOptions
 from headtail_cloud.core.scheduler import Scheduler
 from headtail_cloud.core.task import Task, TaskResult
+from headtail_cloud.dispatch.events import FleetAction
 from headtail_cloud.engines.modelled import ModelledEngine
 from headtail_cloud.runtime.exchange import RuntimeBrokenError
-from headtail_cloud.runtime.in_process import InProcessRuntime, Unwatched
+from headtail_cloud.runtime.in_process import InProcessRuntime
+from headtail_cloud.runtime.serving import Unwatched
 
 LIMITS = Capacity(max_batch=4, blocks=32, block_tokens=4)
 
@@ -48,10 +50,10 @@ class GatedEngine(ModelledEngine):
 
 class Seen(Unwatched):
     def __init__(self) -> None:
-        self.actions: list[Action] = []
+        self.actions: list[FleetAction] = []
         self.steps = 0
 
-    def acted(self, action: Action) -> None:
+    def acted(self, action: FleetAction) -> None:
         self.actions.append(action)
 
     def step_took(self, step: Step, seconds: float) -> None:

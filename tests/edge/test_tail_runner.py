@@ -158,7 +158,7 @@ def test_a_decoder_that_breaks_fails_its_own_job_only(
     plan = plan_at(specimen, "late")
     first, second = jobs(specimen, plan, 2)
     with caplog.at_level(logging.CRITICAL):
-        outcomes = run([structs.replace(first, payload="no buffer"), second])  # type: ignore[arg-type]
+        outcomes = run([structs.replace(first, payload="no buffer"), second])
     assert isinstance(outcomes[0], Failure)
     assert outcomes[0].code is ErrorCode.INTERNAL
     assert isinstance(outcomes[1], Answer)

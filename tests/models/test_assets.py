@@ -46,6 +46,8 @@ def test_what_headtail_was_released_with() -> None:
         "yamnet",
         "mobilenet-v2",
         "imagenet-names",
+        "smollm2-135m",
+        "hapt",
     ]
     assert [member.file for member in find("yolov3-tiny").members] == [
         "yolov3-tiny.weights",

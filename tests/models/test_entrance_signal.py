@@ -14,7 +14,8 @@ SIGNAL = Signal(rate_hz=50, window=3, hop=2, offset=(1.0, 0.0), scale=(2.0, 0.5)
 def test_readings_are_scaled_channel_by_channel() -> None:
     tensor, place = SignalEntrance(SIGNAL).prepare(np.array([[1, 1], [3, 2], [5, 3]]))
     assert place is None
-    assert (tensor.shape, tensor.dtype) == ((1, *SIGNAL.input_shape), np.float32)
+    assert tensor.shape == (1, *SIGNAL.input_shape)
+    assert tensor.dtype == np.float32
     assert tensor[0, 0].tolist() == [[0, 2], [1, 4], [2, 6]]
 
 

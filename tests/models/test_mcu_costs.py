@@ -9,7 +9,8 @@ from headtail_models.mcu.costs import budget
 from headtail_models.mcu.errors import DoesNotFitError
 from headtail_models.mcu.export import ExitWish, export_head
 from headtail_models.mcu.layers import Shape
-from mcu_graphs import GraphDrawing, drawn_samples, every_kind
+from headtail_models.mcu.sketch import GraphDrawing
+from mcu_graphs import drawn_samples, every_kind
 
 RP2040 = BOARDS["rp2040"]
 

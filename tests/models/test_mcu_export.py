@@ -20,8 +20,9 @@ from headtail_models.mcu.floats import run_floats
 from headtail_models.mcu.layers import HeadGraph, LayerKind, Shape
 from headtail_models.mcu.program import Criterion, Exit, OpKind, Role, golden_input
 from headtail_models.mcu.ranges import Quantiser
+from headtail_models.mcu.sketch import GraphDrawing
 from headtail_models.mcu.twin import Twin
-from mcu_graphs import RELU, GraphDrawing, drawn_graph, drawn_samples, every_kind
+from mcu_graphs import RELU, drawn_graph, drawn_samples, every_kind
 
 
 def test_integers_are_close_to_the_floats() -> None:

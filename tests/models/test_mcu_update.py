@@ -14,8 +14,9 @@ from headtail_models.mcu.errors import McuError
 from headtail_models.mcu.export import export_head
 from headtail_models.mcu.layers import Shape
 from headtail_models.mcu.program import Program
+from headtail_models.mcu.sketch import GraphDrawing
 from headtail_models.mcu.update import Release, SigningKey, SigningKeyError, make_update
-from mcu_graphs import GraphDrawing, drawn_samples
+from mcu_graphs import drawn_samples
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -208,7 +209,11 @@ def test_of_a_bundle_that_knows_no_picture_codec_it_must_be_told(
 
 
 def test_the_bundles_picture_codecs_are_the_default_the_lightest_jpeg_first() -> None:
-    sizes = (("webp", 90, 50, 0.0), ("jpeg", 95, 90, 0.0), ("jpeg", 80, 60, 0.006))
+    sizes: tuple[tuple[Literal["jpeg", "webp"], int, int, float], ...] = (
+        ("webp", 90, 50, 0.0),
+        ("jpeg", 95, 90, 0.0),
+        ("jpeg", 80, 60, 0.006),
+    )
     known = tuple(
         MeasuredPicture(codec=codec, quality=quality, value=0.5, drop=drop, mean_bytes=size)
         for codec, quality, size, drop in (*sizes, ("jpeg", 50, 10, 0.02))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-
 from headtail_cloud.engines.catalogue import Catalogue
 from headtail_cloud.engines.served_tail import (
     ServedTail,

@@ -70,17 +70,19 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[_T]]) -
 
     The body must have been read.
     """
-    working = asyncio.ensure_future(work())
+    # One task more, not two: each costs a short request a turn of the loop.
+    working = asyncio.current_task()
+    assert working is not None
     leaving = asyncio.ensure_future(_disconnected(request))
+    leaving.add_done_callback(lambda left: left.cancelled() or working.cancel())
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise ClientDisconnect
+        return await work()
+    except asyncio.CancelledError:
+        if leaving.done() and not leaving.cancelled() and working.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
     finally:
-        for future in (working, leaving):
-            future.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        leaving.cancel()
 
 
 async def _gather(request: Request, limits: Limits) -> bytes:

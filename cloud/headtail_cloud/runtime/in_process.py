@@ -2,11 +2,13 @@
 
     submit -> Scheduler -> StartStep -> engine thread -> StepFinished -> Scheduler -> Exchange
 
-The scheduler is only touched in the loop, the engine only in its thread.
+The scheduler is only touched in the loop. The engine runs one step at a time: in its thread, or in
+the loop when the step is so brief that waking a thread, and being woken by it, would take longer.
 """
 
 import asyncio
 from functools import partial
+from typing import Final
 
 from headtail_cloud.core.actions import Action, StartStep, Step
 from headtail_cloud.core.cost_model import CostModel
@@ -21,6 +23,9 @@ from headtail_cloud.runtime.engine_thread import Ended, EngineThread, run_step
 from headtail_cloud.runtime.exchange import Exchange
 from headtail_cloud.runtime.serving import Unwatched, Watcher
 from headtail_fabric.clock import Clock, MonotonicClock
+
+_BRIEF_S: Final = 0.001
+"""A step of that estimate does not hold up others in the loop: a request over HTTP does so, too."""
 
 
 class InProcessRuntime:
@@ -38,7 +43,8 @@ class InProcessRuntime:
         self._scheduler = Scheduler(engine.capacity(), CostModel(engine.estimate), options)
         self._watcher = watcher or Unwatched()
         self._clock = clock or MonotonicClock()
-        self._thread = EngineThread("engine", asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._thread = EngineThread("engine", self._loop)
         self._core = CoreLoop(
             on_event=lambda event, now: self._scheduler.on_event(event, now),
             next_timer=lambda now: self._scheduler.next_timer(),
@@ -72,8 +78,14 @@ class InProcessRuntime:
         if not isinstance(action, StartStep):
             self._watcher.acted(action)
             return
+        if action.step.estimate_s <= _BRIEF_S:
+            self._loop.call_soon(self._compute_here, action.step)
+            return
         work = partial(run_step, self._engine, action.step, self._clock)
         self._thread.do(work, partial(self._computed, action.step))
+
+    def _compute_here(self, step: Step) -> None:
+        self._computed(step, run_step(self._engine, step, self._clock))
 
     def _computed(self, step: Step, ended: Ended) -> None:
         if isinstance(ended, StepFinished):

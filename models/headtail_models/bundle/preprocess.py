@@ -133,7 +133,7 @@ class Signal(
         return 1, self.window, self.channels
 
 
-_TAGGED: Final[dict[object, type[LogMel] | type[Signal]]] = {LOG_MEL: LogMel, SIGNAL: Signal}
+_TAGGED: Final[dict[str, type[Preparation]]] = {LOG_MEL: LogMel, SIGNAL: Signal}
 
 
 def decode_preparation(kind: type, value: Any) -> Preparation:
