@@ -188,8 +188,10 @@ class _Classify(_Entered):
         logits = _output(outputs, self._task.output, ndim=2)
         if logits.shape[1] != len(self._labels):
             raise ValueError(f"{logits.shape[1]} logits for {len(self._labels)} labels")
-        finite = np.nan_to_num(logits.astype(np.float32, copy=False))
-        return [{LOGITS: row} for row in finite]
+        rows = logits.astype(np.float32, copy=False)
+        if not np.isfinite(rows).all():
+            rows = np.nan_to_num(rows)
+        return [{LOGITS: row} for row in rows]
 
     def answer(self, tensors: Mapping[str, Array], geometry: Place) -> ClassifyAnswer:
         logits = _received(tensors, LOGITS)

@@ -81,3 +81,16 @@ def test_encoder_and_decoder_begin_at_the_transform() -> None:
 def test_too_many_latents_are_refused() -> None:
     with pytest.raises(ValueError, match="21 latents of 20"):
         klt.fit(_features(), torch.eye(5), 21)
+
+
+def test_the_groups_hold_every_parameter_once() -> None:
+    encoder = klt.KltEncoder(6, 4, width=5)
+    decoder = klt.KltDecoder(6, 4, width=5, blocks=2)
+    found = klt.groups(encoder, decoder)
+    assert set(found) == {"klt", "encoder", "decoder"}
+    numbers = [id(parameter) for group in found.values() for parameter in group]
+    everything = [*encoder.parameters(), *decoder.parameters()]
+    assert sorted(numbers) == sorted(id(parameter) for parameter in everything)
+    assert {id(one) for one in found["klt"]} == {
+        id(one) for part in (encoder.linear, decoder.linear) for one in part.parameters()
+    }

@@ -28,6 +28,7 @@ from headtail_models.bundle.manifest import (
     DetectTask,
     FileEntry,
     Manifest,
+    MeasuredPicture,
     OperatingPoint,
     QuantiserTable,
     TensorSpec,
@@ -364,6 +365,16 @@ def _branch(manifest: Manifest, at: int, *outputs: TensorSpec) -> Manifest:
     return _gates(manifest, at=at, branch=replace(branch, outputs=outputs))
 
 
+def test_what_a_picture_costs_is_told_and_changes_no_digest_where_nobody_knows(
+    manifest: Manifest,
+) -> None:
+    known = MeasuredPicture(codec="jpeg", quality=80, value=0.9, drop=0.01, mean_bytes=1e4)
+    told = replace(manifest, pictures=(known,))
+    assert decode_manifest(encode_manifest(told)) == told
+    assert b"pictures" not in encode_manifest(manifest)
+    assert b"by_class" not in encode_manifest(manifest)
+
+
 def _points(manifest: Manifest, *points: OperatingPoint) -> Manifest:
     return _gates(manifest, at=1, points=points, default_point="a")
 
@@ -411,6 +422,20 @@ def _point(name: str, threshold: float, coverage: float = 0.5) -> OperatingPoint
         (lambda m: _points(m, _point("a", 0.5), _point("off", 0.6)), "or called 'off'"),
         (lambda m: _points(m, _point("a", 0.5), _point("b", 0.4)), "not in the order"),
         (lambda m: _points(m, _point("a", 1.5)), "it is closed, yet covers 0.5"),
+        (
+            lambda m: _points(m, replace(_point("a", 0.5), by_class=(0.5, 0.6))),
+            "at 'a' 2 thresholds for 3 classes",
+        ),
+        (
+            lambda m: _coded(
+                m,
+                gates=(
+                    *m.cuts[2].gates,
+                    replace(m.cuts[2].gates[1], name="b", trunk=None),
+                ),
+            ),
+            "at 'eager' more than all frames leave",
+        ),
         (
             lambda m: _coded(
                 m,

@@ -23,6 +23,7 @@ from headtail_models.training.errors import CheckpointError, RecipeError
 from headtail_models.training.recipe import parse_recipe, read_recipe
 from headtail_models.training.trainer import Outcome, train
 from headtail_models.zoo import resnet_cifar
+from headtail_models.zoo.own_bundle import assemble
 from headtail_models.zoo.resnet_cifar_release import folded, release
 
 
@@ -44,7 +45,7 @@ def bundle(place: Path, outcome: Outcome) -> Bundle:
     recipe = tiny_cifar.recipe()
     release(recipe, outcome.folder, place, place / "released", cache=place / "cache")
     (place / "source").mkdir()
-    manifest = resnet_cifar.assemble(place / "released", place / "source")
+    manifest = assemble(place / "released", place / "source")
     return open_bundle(write_bundle(place / "source", manifest, place / "bundle"))
 
 
@@ -195,14 +196,14 @@ def test_weights_are_stored_in_half_and_normalisations_folded(place: Path, bundl
 
 
 def test_the_record_can_be_read_by_people(place: Path, bundle: Bundle) -> None:
-    record = json.loads((place / "released" / "record.json").read_text())
-    assert record["criterion"] == "entropy"
-    assert record["split"] == "40 pictures of CIFAR-10 test"
+    record = json.loads((place / "released" / "bundle.json").read_text())
+    assert record["cuts"][0]["gates"][0]["criterion"] == "entropy"
+    assert record["metric_split"] == "40 pictures of CIFAR-10 test"
 
 
 def test_the_released_files_make_a_bundle(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
-    manifest = resnet_cifar.write(tmp_path / "source")
+    manifest = resnet_cifar.make({}, tmp_path / "source")
     bundle = open_bundle(write_bundle(tmp_path / "source", manifest, tmp_path / "bundle"))
     assert sum(entry.size_bytes for entry in bundle.manifest.files) < 4e6
     assert len(bundle.manifest.labels) == 10

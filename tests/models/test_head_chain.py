@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +10,16 @@ from msgspec.structs import replace
 
 from headtail_fabric.codec.base import Array
 from headtail_models.bundle import Bundle, open_bundle
-from headtail_models.bundle.errors import UnknownPointError
+from headtail_models.bundle.errors import NoClassThresholdsError, UnknownPointError
 from headtail_models.bundle.manifest import Cut, Exit, Filter, OperatingPoint, StageEntry
 from headtail_models.bundle.specimen import write_specimen
-from headtail_models.head_chain import GateSettings, HeadChain, HeadRun, check_exit_point
+from headtail_models.head_chain import (
+    GateSettings,
+    HeadChain,
+    HeadRun,
+    PolicyName,
+    check_exit_point,
+)
 from headtail_models.stage import Stage, StageRunError
 from headtail_models.tensor import TensorSpec
 
@@ -176,7 +183,13 @@ def exit_at(logits: int, **changes: object) -> Exit:
     return replace(gate, **changes)
 
 
-def judged(gate: Exit | Filter, logits: list[float]) -> HeadRun:
+def chain_of(
+    gate: Exit | Filter,
+    logits: Callable[[], list[float]],
+    *,
+    settings: GateSettings | None = None,
+    seed: int = 0,
+) -> HeadChain:
     """The gate alone, looking at the network's input, with a branch that says `logits`."""
     cut = Cut(
         name="c",
@@ -187,10 +200,85 @@ def judged(gate: Exit | Filter, logits: list[float]) -> HeadRun:
     )
 
     def open_stage(stage: StageEntry) -> Stage:
-        given = np.array([logits], dtype=np.float32) if stage.file == "branch" else np.zeros((1, 2))
-        return _Scripted(lambda inputs: {stage.outputs[0].name: given})
+        def answer(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            given = [logits()] if stage.file == "branch" else [[0.0, 0.0]]
+            return {stage.outputs[0].name: np.array(given, dtype=np.float32)}
 
-    return HeadChain(cut, open_stage).run(np.zeros((1, 2), dtype=np.float32))
+        return _Scripted(answer)
+
+    return HeadChain(cut, open_stage, settings=settings, random=np.random.default_rng(seed))
+
+
+INPUT = np.zeros((1, 2), dtype=np.float32)
+
+
+def judged(gate: Exit | Filter, logits: list[float]) -> HeadRun:
+    return chain_of(gate, lambda: logits).run(INPUT)
+
+
+def by_class(*thresholds: float, coverage: float = 0.5) -> tuple[OperatingPoint, ...]:
+    point = OperatingPoint(
+        name="p", threshold=0.7, coverage=coverage, drop=0.0, by_class=thresholds
+    )
+    return (point,)
+
+
+def left(chain: HeadChain, frames: int = 1) -> list[bool]:
+    return [chain.run(INPUT).tensor is None for _ in range(frames)]
+
+
+def test_with_a_threshold_by_class_it_depends_on_what_would_be_answered() -> None:
+    """Both are 0.88 sure."""
+    gate = exit_at(2, points=by_class(0.95, 0.8))
+    settings = GateSettings(exit_policy="per-class")
+    assert left(chain_of(gate, lambda: [2.0, 0.0], settings=settings)) == [False]
+    assert left(chain_of(gate, lambda: [0.0, 2.0], settings=settings)) == [True]
+    assert left(chain_of(gate, lambda: [2.0, 0.0])) == [True], "the plain threshold is 0.7"
+
+
+def test_guided_by_confidence_a_fixed_share_leaves_whatever_is_seen() -> None:
+    settings = GateSettings(exit_policy="guided")
+    for sure in ([4.0, 0.0], [0.1, 0.0]):
+        gate = exit_at(2, points=by_class(0.7, 0.7, coverage=0.25))
+        shares = left(chain_of(gate, partial(list, sure), settings=settings), 2000)
+        assert np.mean(shares) == pytest.approx(0.25, abs=0.01)
+
+
+def test_only_heeded_frames_count_for_the_share() -> None:
+    settings = GateSettings(exit_policy="guided")
+    gate = exit_at(2, points=by_class(0.7, 0.7))
+    plain_, measured = (
+        chain_of(gate, lambda: [2.0, 0.0], settings=settings, seed=3) for _ in range(2)
+    )
+    expected = left(plain_, 50)
+    found = []
+    for _ in range(50):
+        measured.run(INPUT, heed=False)
+        found += left(measured)
+    assert found == expected
+    assert len(set(expected)) == 2
+
+
+@pytest.mark.parametrize("policy", ["per-class", "guided"])
+def test_an_answer_that_is_none_leaves_under_no_policy(policy: PolicyName) -> None:
+    settings = GateSettings(exit_policy=policy)
+    eager = by_class(0.0, 0.0, coverage=1.0)
+    goes_on = exit_at(3, goes_on=True, classes=(0, 1), points=eager)
+    assert left(chain_of(goes_on, lambda: [0.0, 0.0, 9.0], settings=settings), 30) == [False] * 30
+    broken = exit_at(2, points=eager)
+    nan = float("nan")
+    assert left(chain_of(broken, lambda: [0.0, nan], settings=settings), 30) == [False] * 30
+    assert left(chain_of(broken, lambda: [0.0, 9.0], settings=settings), 30) == [True] * 30
+
+
+@pytest.mark.parametrize("policy", ["per-class", "guided"])
+def test_a_policy_by_class_needs_thresholds_by_class(policy: PolicyName, bundle: Bundle) -> None:
+    settings = GateSettings(exit_policy=policy)
+    with pytest.raises(NoClassThresholdsError, match="careful"):
+        HeadChain(bundle.cut("code"), bundle.open_stage, settings=settings)
+    off = GateSettings(exit_policy=policy, exit_point="off")
+    assert HeadChain(bundle.cut("code"), bundle.open_stage, settings=off)
+    assert HeadChain(bundle.cut("late"), bundle.open_stage, settings=settings)
 
 
 def test_an_exit_that_prefers_to_go_on_does_not_answer() -> None:

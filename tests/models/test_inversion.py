@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
+from headtail_models.inversion import attack
 from headtail_models.inversion.attack import Pairs, draw, learn
 from headtail_models.inversion.similarity import MAX_PSNR, psnr, ssim
 
@@ -61,8 +62,14 @@ def test_what_crossed_may_be_larger_than_the_picture() -> None:
     assert draw(learn(pairs, steps=3, width=8, batch=2), pairs).shape == pictures.shape
 
 
-@pytest.mark.parametrize("side", [12, 5])
-def test_sizes_that_do_not_fit(side: int) -> None:
-    crossed = np.zeros((2, 3, side, side), dtype=np.float32)
-    with pytest.raises(ValueError, match="rows"):
-        learn(Pairs(crossed=crossed, pictures=np.zeros((2, 3, 8, 8), np.float32)), steps=1)
+@pytest.mark.parametrize(("side", "fitted"), [(30, 32), (15, 16), (6, 8), (8, 8), (80, 32)])
+def test_other_sizes_are_brought_to_the_nearest_that_fits(side: int, fitted: int) -> None:
+    pictures = _pictures()
+    crossed = np.full((12, 3, side, side), 0.25, dtype=np.float32)
+    crossed[:, 1, : side // 2] = 1.0
+    found = attack._fitted(Pairs(crossed=crossed, pictures=pictures))
+    assert found.shape == (12, 3, fitted, fitted)
+    assert found[:, 0] == pytest.approx(0.25)
+    # What lies above lies above still.
+    assert found[:, 1, : fitted // 4].min() > 0.9
+    assert found[:, 1, -(fitted // 4) :].max() < 0.3

@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 from headtail_models.bottleneck.rounding import rounded
 from headtail_models.nets.mobilenet_v2 import MobileNetV2
 from headtail_models.stage import OnnxStage
 from headtail_models.training import mobilenet_v2 as job_module
-from headtail_models.training import mobilenet_v2_release
+from headtail_models.training import mobilenet_v2_data, mobilenet_v2_release
+from headtail_models.training.blocks import BlockFiles, block_files, block_recipe, make_block
 from headtail_models.training.errors import RecipeError
-from headtail_models.training.mobilenet_v2 import FELT, MobileNetJob
+from headtail_models.training.mobilenet_v2 import MobileNetJob
+from headtail_models.training.mobilenet_v2_data import CUT, FELT, MobileNetData
+from headtail_models.training.mobilenet_v2_student import MobileNetStudentJob
 from headtail_models.training.recipe import Recipe, StageRecipe, read_recipe
 from headtail_models.training.settings import settings_as
 from headtail_models.zoo import mobilenet_v2
@@ -49,21 +53,32 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> MobileNetJob:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_pictures() -> Iterator[None]:
+    """Random weights, and two pictures to train on."""
     torch.manual_seed(0)
     state = {name: tensor.numpy() for name, tensor in MobileNetV2().state_dict().items()}
 
-    def sources(_: MobileNetJob) -> Iterator[tuple[Any, int]]:
+    def sources(_: MobileNetData) -> Iterator[tuple[Any, int]]:
         random = np.random.default_rng(0)
         for _number in range(2):
             yield random.integers(0, 256, (80, 90, 3), dtype=np.uint8), 4
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_module, "fetch", lambda name: {})
+        patch.setattr(mobilenet_v2_data, "fetch", lambda name: {})
         patch.setattr(mobilenet_v2, "parameters", lambda files: state)
         patch.setattr(job_module, "_FISHER_BATCHES", 1)
-        patch.setattr(MobileNetJob, "_sources", sources)
-        return MobileNetJob(_recipe(), data, tmp_path_factory.mktemp("cache") / "features")
+        patch.setattr(MobileNetData, "_sources", sources)
+        yield
+
+
+@pytest.fixture(scope="module")
+def job(data: Path, cache: Path) -> MobileNetJob:
+    return MobileNetJob(_recipe(), data, cache)
 
 
 def test_it_begins_at_the_transform(job: MobileNetJob) -> None:
@@ -141,3 +156,64 @@ def test_what_is_released_computes_the_same(job: MobileNetJob, data: Path, tmp_p
     assert np.abs(np.rint(latents) - whole.numpy()).max() <= 1
     found = tail.run({"latents": whole.numpy()})["f13"]
     assert np.abs(found - restored).max() <= 1e-3 * np.abs(restored).max()
+
+
+@pytest.fixture(scope="module")
+def block(data: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> BlockFiles:
+    """One of 3 channels, two steps a stage."""
+    recipe = block_recipe(3)
+    short = msgspec.structs.replace(
+        recipe,
+        stage=tuple(
+            msgspec.structs.replace(stage, steps=2, batch=2, evaluate_every=2)
+            for stage in recipe.stage
+        ),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headtail_models.training.blocks.block_recipe", lambda channels: short)
+        return make_block(tmp_path_factory.mktemp("blocks"), 3, data=data, cache=cache)
+
+
+def test_the_published_block_is_as_published(data: Path, cache: Path) -> None:
+    network = MobileNetStudentJob(block_recipe(6), data, cache).network
+    convolutions = [
+        one for one in network.split.bottleneck.encoder.modules() if isinstance(one, nn.Conv2d)
+    ]
+    assert [one.out_channels for one in convolutions] == [24, 96, 24, 6]
+    assert network.first == f"features.{CUT + 1}"
+    assert network.later == tuple(f"features.{number}" for number in FELT)
+
+
+def test_what_is_compared_belongs_together(data: Path, cache: Path) -> None:
+    job = MobileNetStudentJob(block_recipe(3), data, cache)
+    batch = job.draw(np.random.default_rng(1), 2)
+    taught = job._taught(batch["stem"].float(), batch)
+    assert taught.logits is not None
+    with torch.no_grad():
+        features = dict(job.teacher.walk(batch["stem"].float(), after=CUT))
+        logits = job.teacher.finish(batch["stem"].float(), after=CUT)
+    wanted = {f"features.{number}": features[number] for number in (CUT + 1, *FELT)}
+    assert taught.features.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        found = taught.features[name].float()
+        assert float((found - tensor).abs().max() / tensor.abs().max()) < 0.05  # bfloat16
+    assert float((taught.logits - logits).abs().max() / logits.abs().max()) < 0.05
+
+
+def test_a_block_is_trained_once_and_exported(
+    block: BlockFiles, data: Path, tmp_path: Path
+) -> None:
+    head, tail = OnnxStage(block.head), OnnxStage(block.tail)
+    assert (head.inputs[0].shape, head.outputs[0].shape) == ((3, 224, 224), (3, 60, 60))
+    crossed = head.run({"image": np.zeros((1, 3, 224, 224), dtype=np.float32)})["latents"]
+    assert tail.run({"latents": crossed})["logits"].shape == (1, 1000)
+    folder = block.head.parent.parent
+    assert block_files(folder, 3) == block
+    # No picture is looked for any more.
+    assert make_block(folder, 3, data=tmp_path / "gone", cache=tmp_path / "none") == block
+
+
+def test_blocks_of_other_widths_differ_in_nothing_else() -> None:
+    three, twelve = block_recipe(3), block_recipe(12)
+    assert twelve.options == three.options | {"channels": 12}
+    assert twelve.stage == three.stage

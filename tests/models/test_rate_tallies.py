@@ -12,10 +12,12 @@ from headtail_models.bundle.manifest import (
     Manifest,
     Preprocess,
     StageEntry,
+    TagTask,
     YoloScale,
 )
 from headtail_models.rate.classifier import ClassifierJudge
 from headtail_models.rate.detector import DetectorJudge
+from headtail_models.rate.tagger import TaggerJudge
 from headtail_models.vision.average_precision import agreement, mean_average_precision
 from headtail_models.vision.geometry import Geometry
 
@@ -71,22 +73,28 @@ def test_a_detector_is_judged_as_by_the_plain_measures(seed: int) -> None:
     found, reference, truth = _scene(seed)
     tally = _detector().tally(found, reference, truth)
     sure = [rows[rows[:, 4] >= np.float32(0.3)] for rows in reference]
-    assert tally.agreement() == pytest.approx(agreement(found, sure), abs=1e-6)
+    assert tally.agreement(_all(6))[0] == pytest.approx(agreement(found, sure), abs=1e-6)
     plain = mean_average_precision(found, truth)
-    assert tally.labelled()["mAP50"] == pytest.approx(plain.map50, abs=1e-6)
-    assert tally.labelled()["mAP"] == pytest.approx(plain.map, abs=1e-6)
+    measures = tally.measures(_all(6))
+    assert measures["mAP50"][0] == pytest.approx(plain.map50, abs=1e-6)
+    assert measures["mAP"][0] == pytest.approx(plain.map, abs=1e-6)
 
 
-def test_weights_stand_for_repeated_pictures() -> None:
+def test_all_draws_at_once_are_what_the_drawn_pictures_give_one_by_one() -> None:
+    """A bootstrap the slow way: answers and labels repeated as drawn, and judged afresh."""
     found, reference, truth = _scene(3)
-    drawn = [0, 0, 2, 5, 5, 5]
-    weights = np.bincount(drawn, minlength=6).astype(np.float64)
-    weighted = _detector().tally(found, reference, truth)
-    repeated = _detector().tally(
-        [found[at] for at in drawn], [reference[at] for at in drawn], [truth[at] for at in drawn]
-    )
-    assert weighted.agreement(weights) == pytest.approx(repeated.agreement(), abs=1e-6)
-    assert weighted.labelled(weights) == pytest.approx(repeated.labelled(), abs=1e-6)
+    random = np.random.default_rng(2)
+    drawn = [*random.integers(0, 6, (20, 6)), np.zeros(6, dtype=np.int64)]
+    weights = np.array([np.bincount(one, minlength=6) for one in drawn], dtype=np.float64)
+    tally = _detector().tally(found, reference, truth)
+    agreements, measures = tally.agreement(weights), tally.measures(weights)
+    for draw, numbers in enumerate(drawn):
+        repeated = [[some[at] for at in numbers] for some in (found, reference, truth)]
+        sure = [rows[rows[:, 4] >= np.float32(0.3)] for rows in repeated[1]]
+        assert agreements[draw] == pytest.approx(agreement(repeated[0], sure), abs=1e-6)
+        plain = mean_average_precision(repeated[0], repeated[2])
+        assert measures["mAP50"][draw] == pytest.approx(plain.map50, abs=1e-6)
+        assert measures["mAP"][draw] == pytest.approx(plain.map, abs=1e-6)
 
 
 def test_where_the_full_model_finds_nothing() -> None:
@@ -94,9 +102,14 @@ def test_where_the_full_model_finds_nothing() -> None:
     one = np.array([[0, 0, 9, 9, 0.5, 0]], dtype=np.float32)
     none_true = np.empty((0, 5), dtype=np.float32)
     judge = _detector()
-    assert judge.tally([nothing], [nothing], [none_true]).agreement() == 1.0
-    assert judge.tally([one], [nothing], [none_true]).agreement() == 0.0
-    assert judge.tally([one], [nothing], [none_true]).labelled() == {"mAP50": 0.0, "mAP": 0.0}
+    silent = judge.tally([nothing], [nothing], [none_true])
+    wrong = judge.tally([one], [nothing], [none_true])
+    assert silent.agreement(_all(1)).tolist() == [1.0]
+    assert wrong.agreement(_all(1)).tolist() == [0.0]
+    assert {name: float(values[0]) for name, values in wrong.measures(_all(1)).items()} == {
+        "mAP50": 0.0,
+        "mAP": 0.0,
+    }
 
 
 def test_a_detectors_answer_is_in_picture_pixels() -> None:
@@ -119,6 +132,29 @@ def test_a_classifier() -> None:
     assert answer[:, 0].tolist() == [5, 4, 3, 2, 1]
     other = judge.read({"logits": -logits}, geometry)
     tally = judge.tally([answer, other], [answer, answer], [1, 6])
-    assert tally.agreement() == 0.5
-    assert tally.labelled() == {"top-1": 0.5, "top-5": 1.0}
-    assert tally.labelled(np.array([3.0, 1.0]))["top-1"] == 0.25
+    weights = np.array([[1.0, 1.0], [3.0, 1.0]])
+    assert tally.agreement(weights).tolist() == [0.5, 0.75]
+    measures = tally.measures(weights)
+    assert measures["top-1"].tolist() == [0.5, 0.25]
+    assert measures["top-5"].tolist() == [1.0, 1.0]
+
+
+def test_a_tagger() -> None:
+    judge = TaggerJudge(TagTask(output="logits"))
+    reference = [
+        judge.read({"logits": np.array([[2.0, -9.0, -9.0]], dtype=np.float32)}, None),
+        judge.read({"logits": np.array([[-9.0, -3.0, -9.0]], dtype=np.float32)}, None),
+    ]
+    found = [reference[0], judge.read({"logits": np.array([[-3.0, -9.0, -9.0]])}, None)]
+    tally = judge.tally(found, reference, [None, None])
+    weights = np.array([[1.0, 1.0], [1.0, 3.0], [0.0, 2.0]])
+    assert tally.agreement(weights).tolist() == [0.5, 0.25, 0.0]
+    measures = tally.measures(weights)
+    # The full model was sure of the first alone; a draw without it has nothing to miss.
+    assert measures["sure"].tolist() == [1.0, 1.0, 1.0]
+    away = 2 * (reference[1][0, 1] - reference[1][0, 0]) / 3
+    assert measures["score error"] == pytest.approx([away / 2, 3 * away / 4, away])
+
+
+def _all(samples: int) -> Any:
+    return np.ones((1, samples))

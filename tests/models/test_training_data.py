@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from headtail_models.training.crops import GREY, CropStyle, crop, planes
+from headtail_models.training.crops import GREY, CropStyle, crop, crop_batches, planes
 from headtail_models.training.errors import TrainingDataError
 from headtail_models.training.feature_cache import open_cache
 from headtail_models.training.pictures import read_pictures
@@ -77,6 +77,19 @@ def test_crops_are_the_same_again_and_vary() -> None:
     assert len({made.tobytes() for made in many}) == 40
     banded = sum(bool((made[:, :8] == GREY).all() or (made[:8] == GREY).all()) for made in many)
     assert banded > 0
+
+
+def test_crops_of_many_pictures_come_in_batches() -> None:
+    random = np.random.default_rng(1)
+    pictures = [random.integers(0, 255, (60, 80, 3)).astype(np.uint8) for _ in range(3)]
+    style = CropStyle(side=16, longest=40, banded=0.0)
+    sources = list(zip(pictures, (2, 0, 5), strict=True))
+    batches = list(crop_batches(sources, style, np.random.default_rng(3), count=3))
+    assert [batch.shape for batch in batches] == [(3, 3, 16, 16), (3, 3, 16, 16), (1, 3, 16, 16)]
+    drawn = np.random.default_rng(3)
+    one_by_one = [crop(picture, style, drawn) for picture, times in sources for _ in range(times)]
+    assert np.array_equal(np.concatenate(batches), planes(np.stack(one_by_one)))
+    assert list(crop_batches([], style, drawn, count=3)) == []
 
 
 def test_planes_are_rgb_from_0_to_1() -> None:

@@ -110,6 +110,8 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
         "mobilenetv2-imagenet",
         "yamnet-audio",
         "resnet-cifar10",
+        "spoken-digits",
+        "motion",
     )
     with pytest.raises(UnknownModelError, match="yolov3-tiny-coco"):
         zoo.build("yolov9", tmp_path / "out")

@@ -1,12 +1,12 @@
 """A device, a link and an edge that do exactly what they are told, for tests of the controller."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headtail_device.controller import Controller, Option
 from headtail_device.decision import Decision, Experience
 from headtail_device.placement import Local, Observation, Offload, Split
-from headtail_fabric.link import LinkEstimate
+from headtail_fabric.link import LinkEstimate, LinkEstimator
 from headtail_fabric.wire import Hints
 
 LOCAL = Option(placement=Local(degraded=False), device_s=0.4, device_macs=1_000_000_000)
@@ -112,3 +112,29 @@ class World:
             wire_s=wire_s,
             server_s=server_s,
         )
+
+
+@dataclass(kw_only=True)
+class OutageWorld(World):
+    """What is on the link while it is out stays there until it is back; what the device knows of
+    the link is what a client's estimator does."""
+
+    outage_s: tuple[float, float]
+    link: LinkEstimator = field(default_factory=LinkEstimator)
+
+    def _outcome(self, option: Option) -> Experience:
+        was = super()._outcome(option)
+        if was.wire_s is None or was.payload_bytes is None:
+            return was
+        sent_at = self.now + was.device_s
+        gone_at, back_at = self.outage_s
+        stalled_s = back_at - sent_at if sent_at < back_at and sent_at + was.wire_s > gone_at else 0
+        received_at = self.now + was.total_s + stalled_s
+        self.link.request_answered(
+            size_bytes=was.payload_bytes,
+            sent_at=sent_at,
+            received_at=received_at,
+            resident_s=was.server_s or 0.0,
+        )
+        self._known = self.link.estimate(received_at).goodput_bytes_s
+        return replace(was, total_s=was.total_s + stalled_s, wire_s=was.wire_s + stalled_s)

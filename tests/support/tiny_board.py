@@ -13,7 +13,7 @@ from headtail_models.mcu.layers import Floats
 from headtail_models.nets.motion import motion_net
 from headtail_models.training.board_findings import Findings
 from headtail_models.training.board_release import Given, Release, release
-from headtail_models.zoo.board_bundle import assemble
+from headtail_models.zoo.own_bundle import assemble
 
 WINDOW = 32
 SIGNAL = Signal(

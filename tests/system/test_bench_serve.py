@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from edge_doubles import crossing, encoded
-from headtail.load.devices import Devices
-from headtail.load.http_clients import HttpClients
+from headtail.load.closed_loop import ClosedLoop
+from headtail.load.device_dialogue import devices, port_of
+from headtail.load.http_dialogue import HttpDialogue
 from headtail.load.payload import Payload
 from headtail.load.rival_process import RivalProcess
 from headtail.load.rivals.tail import CODEC
@@ -37,9 +38,9 @@ def _words(bundle: Bundle, payload: Payload) -> Sequence[str]:
 def test_devices_are_answered_by_an_edge(bundle: Bundle, tmp_path: Path) -> None:
     with (
         LocalEdge(bundle.path, log=tmp_path / "edge.log") as edge,
-        Devices(edge.endpoint, 2, _payload(bundle), in_flight=2) as devices,
+        ClosedLoop(port_of(edge.endpoint), devices(2, _payload(bundle)), in_flight=2) as crowd,
     ):
-        run = devices.run(0.3)
+        run = crowd.run(0.3)
     assert run.requests >= 4
     assert run.batch is not None
 
@@ -53,10 +54,12 @@ def test_http_clients_are_answered_by_a_rival(bundle: Bundle, tmp_path: Path) ->
         options=_words(bundle, payload),
     ) as rival:
         body = bytes(payload.buffers[0])
-        run = HttpClients(rival.port, 2, path="/predict", body=body, headers={}).run(0.3)
-        assert run.requests >= 2
-        with pytest.raises(RuntimeError, match="500"):
-            HttpClients(rival.port, 1, path="/predict", body=b"no frame", headers={}).run(0.3)
+        dialogues = [HttpDialogue(path="/predict", body=body, headers={}) for _ in range(2)]
+        with ClosedLoop(rival.port, dialogues) as crowd:
+            assert crowd.run(0.3).requests >= 2
+        wrong = HttpDialogue(path="/predict", body=b"no frame", headers={})
+        with ClosedLoop(rival.port, [wrong]) as crowd, pytest.raises(RuntimeError, match="500"):
+            crowd.run(0.3)
 
 
 def test_a_rival_that_does_not_come_up_is_told(bundle: Bundle, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from headtail_fabric.errors import ConfigError, ResourceError
 from headtail_models.bundle import write_bundle
 from headtail_models.training.cifar import CifarJob
 from headtail_models.training.trainer import train
-from headtail_models.zoo.board_bundle import assemble
+from headtail_models.zoo.own_bundle import assemble
 from headtail_models.zoo.resnet_cifar_release import release
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import tiny_darknet
 from headtail.bench import inversion
-from headtail.bench.blocks import block_crossings
 from headtail.bench.report import Report
+from headtail.rates.blocks import block_crossings
 from headtail_models.bundle import open_bundle
 from headtail_models.bundle.manifest import Preprocess
 from headtail_models.bundle.specimen import write_specimen

@@ -93,6 +93,10 @@ class KltEncoder(nn.Module):
         self.outer = nn.Conv2d(width, channels, 1)
         _silence(self.outer)
 
+    def bent(self) -> list[nn.Parameter]:
+        """All but the transform."""
+        return [*self.inner.parameters(), *self.outer.parameters()]
+
     def start(self, klt: Klt) -> None:
         """Begin at the transform."""
         with torch.no_grad():
@@ -116,6 +120,11 @@ class KltDecoder(nn.Module):
         self.outer = nn.Conv2d(width, features * BLOCK**2, 1)
         self.last = ResidualBlock(features)
         _silence(self.outer)
+
+    def bent(self) -> list[nn.Parameter]:
+        """All but the inverse of the transform."""
+        parts = (self.inner, self.blocks, self.outer, self.last)
+        return [parameter for part in parts for parameter in part.parameters()]
 
     def start(self, klt: Klt) -> None:
         """Begin at the inverse of the transform."""
@@ -143,6 +152,15 @@ class ResidualBlock(nn.Module):
         inner = functional.leaky_relu(self.inner(tensor), LEAK)
         result: torch.Tensor = tensor + self.outer(inner)
         return result
+
+
+def groups(encoder: KltEncoder, decoder: KltDecoder) -> dict[str, list[nn.Parameter]]:
+    """What learns, as recipes name it: both transforms, and what bends beside each."""
+    return {
+        "klt": [*encoder.linear.parameters(), *decoder.linear.parameters()],
+        "encoder": encoder.bent(),
+        "decoder": decoder.bent(),
+    }
 
 
 def _silence(module: nn.Conv2d) -> None:

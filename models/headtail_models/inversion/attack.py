@@ -19,6 +19,9 @@ from torch import nn
 from torch.nn import functional
 
 LEAK: Final = 0.1
+_WIDTH_A_ZOOM: Final = 24
+"""Channels of the first layers, for each time that the picture is larger than what crossed: what
+lies near to the picture needs fewer, and has more places to compute."""
 _WINDOW: Final = 128
 """Side, in pixels of the drawn picture, of the parts that are trained on."""
 
@@ -65,17 +68,10 @@ class _Block(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pairs:
-    """What crossed, (N, C, h, w), and the pictures that it came from, (N, 3, H, W), 0 to 1.
-
-    H is a whole multiple of h, by a power of two, or h of H.
-    """
+    """What crossed, (N, C, h, h), and the pictures that it came from, (N, 3, H, H), 0 to 1."""
 
     crossed: Floats
     pictures: Floats
-
-    @property
-    def zoom(self) -> int:
-        return max(1, int(self.pictures.shape[2]) // int(self.crossed.shape[2]))
 
 
 def learn(
@@ -87,13 +83,18 @@ def learn(
     seed: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Inverter:
-    """The inverter trained on `pairs`. Where what crossed is larger than the picture, it is pooled
-    to its size. Sets torch to one thread. Raises ValueError when sizes don't fit."""
+    """The inverter, at most `width` channels wide, trained on `pairs`.
+
+    What crossed is brought to the nearest size that the picture is a power of two larger than, to
+    the picture's own if it is larger. Sets torch to one thread.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
-    crossed, zoom = _fitted(pairs), pairs.zoom
-    inverter = Inverter(crossed.shape[1], zoom=zoom, width=width)
+    crossed = _fitted(pairs)
+    zoom = pairs.pictures.shape[2] // crossed.shape[2]
+    wide = min(width, _WIDTH_A_ZOOM * zoom)
+    inverter = Inverter(crossed.shape[1], zoom=zoom, width=wide)
     optimiser = torch.optim.AdamW(inverter.parameters(), lr=1.5e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=1.5e-3, total_steps=steps)
     side = min(max(1, _WINDOW // zoom), *crossed.shape[2:])
@@ -128,13 +129,15 @@ def draw(inverter: Inverter, pairs: Pairs) -> Floats:
 
 
 def _fitted(pairs: Pairs) -> Floats:
-    height, wanted = pairs.crossed.shape[2], pairs.pictures.shape[2]
-    if height <= wanted:
-        if wanted % height or (wanted // height) & (wanted // height - 1):
-            raise ValueError(f"{wanted} rows are no power of two times {height}")
+    side, wanted = int(pairs.crossed.shape[2]), int(pairs.pictures.shape[2])
+    sizes = [wanted]
+    while sizes[-1] % 2 == 0:
+        sizes.append(sizes[-1] // 2)
+    nearest = min(sizes, key=lambda size: abs(math.log(size / side)))
+    if nearest == side:
         return pairs.crossed
-    if height % wanted:
-        raise ValueError(f"{height} rows are no multiple of {wanted}")
-    pooled = functional.avg_pool2d(torch.from_numpy(pairs.crossed), height // wanted)
-    result: Floats = pooled.numpy()
+    resized = functional.interpolate(
+        torch.from_numpy(pairs.crossed), size=(nearest, nearest), mode="bilinear", antialias=True
+    )
+    result: Floats = resized.numpy()
     return result

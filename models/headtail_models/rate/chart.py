@@ -1,4 +1,4 @@
-"""A picture of curves: agreement, and the labelled measure, against bytes."""
+"""A picture of curves: agreement, and another measure, against bytes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +9,16 @@ from headtail_models.rate.comparison import Bootstrap
 from headtail_models.rate.curve import Place, envelope
 from headtail_models.rate.errors import RateError
 from headtail_models.rate.evaluation import Evaluation, Point
+from headtail_models.rate.tally import Values
 
-_COLOURS: Final = {"jpeg": "tab:orange", "webp": "tab:green", "avif": "tab:purple"}
+_COLOURS: Final = {
+    "jpeg": "tab:orange",
+    "webp": "tab:green",
+    "avif": "tab:purple",
+    "opus": "tab:orange",
+    "flac": "tab:green",
+    "pcm": "tab:purple",
+}
 _LINES: Final = {"native": "-", "network size": "--", "shrunk": ":"}
 _MARKERS: Final = ("x", "+", "s", "D", "v")
 """Of rivals that send no picture."""
@@ -25,8 +33,10 @@ def draw(
     title: str,
     bootstrap: Bootstrap,
     measure: str,
+    meaning: str,
 ) -> None:
-    """Write a PNG with two panels. `ours`: the families to bring out, with their 95 % intervals.
+    """Write a PNG with two panels: agreement, and `measure`, which `meaning` says in words.
+    `ours`: the families to bring out, with their 95 % intervals.
 
     Envelopes are lines, points that something beats are left out for the rivals. Raises RateError
     without matplotlib.
@@ -34,7 +44,7 @@ def draw(
     pyplot = plotting.pyplot()
     figure, panels = pyplot.subplots(1, 2, figsize=(13, 5.6), sharex=True, layout="constrained")
     families = evaluation.families()
-    full = evaluation.full.labelled()[measure]
+    full = evaluation.full[measure]
     others = [name for name, points in families.items() if points[0].cut and name not in ours]
     for panel, name, ceiling in ((panels[0], None, 1.0), (panels[1], measure, full)):
         panel.axhline(ceiling, color="grey", linewidth=0.9)
@@ -50,10 +60,10 @@ def draw(
                     panel, family, points, name, others.index(family) if family in others else None
                 )
         panel.set_xscale("log")
-        panel.set_xlabel("payload, bytes a picture (mean, log scale)")
+        panel.set_xlabel("payload, bytes a sample (mean, log scale)")
         panel.grid(visible=True, which="both", alpha=0.2)
     panels[0].set_ylabel("agreement with the full model")
-    panels[1].set_ylabel(f"{measure} against the labels")
+    panels[1].set_ylabel(meaning)
     _frame(panels, evaluation, ours, full)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
@@ -70,10 +80,14 @@ def draw(
         pyplot.close(figure)
 
 
-def _value(point: Point, measure: str | None, weights: Any = None) -> float:
+def _value(point: Point, measure: str | None) -> float:
+    return point.agreement() if measure is None else point.measures()[measure]
+
+
+def _drawn(point: Point, measure: str | None, bootstrap: Bootstrap) -> Values:
     if measure is None:
-        return point.tally.agreement(weights)
-    return point.tally.labelled(weights)[measure]
+        return bootstrap.of(point).agreements
+    return point.tally.measures(bootstrap.weights)[measure]
 
 
 def _places(points: Sequence[Point], measure: str | None) -> tuple[Place, ...]:
@@ -109,10 +123,7 @@ def _bring_out(
 ) -> None:
     ordered = sorted(points, key=Point.mean_bytes)
     values = [_value(point, measure) for point in ordered]
-    ends = [
-        bootstrap.interval([_value(point, measure, weights) for weights in bootstrap.weights])
-        for point in ordered
-    ]
+    ends = [bootstrap.interval(_drawn(point, measure, bootstrap)) for point in ordered]
     sizes = [point.mean_bytes() for point in ordered]
     panel.plot(
         sizes, values, marker="o", color=colour, linewidth=2.4, markersize=6, label=family, zorder=3

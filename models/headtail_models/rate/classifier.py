@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from headtail_fabric.codec.base import Array
 from headtail_models.bundle.manifest import Manifest
-from headtail_models.rate.tally import Answer, Weights
+from headtail_models.entrance import Place
+from headtail_models.rate.tally import Answer, Values, Weights, mean
 from headtail_models.task import LOGITS, task_for
-from headtail_models.vision.geometry import Geometry
 
 BEST: int = 5
 
@@ -23,14 +23,11 @@ class ClassifierTally:
     right: NDArray[np.bool_]
     among_best: NDArray[np.bool_]
 
-    def agreement(self, weights: Weights | None = None) -> float:
-        return float(np.average(self.agreed, weights=weights))
+    def agreement(self, weights: Weights) -> Values:
+        return mean(self.agreed, weights)
 
-    def labelled(self, weights: Weights | None = None) -> dict[str, float]:
-        return {
-            "top-1": float(np.average(self.right, weights=weights)),
-            "top-5": float(np.average(self.among_best, weights=weights)),
-        }
+    def measures(self, weights: Weights) -> dict[str, Values]:
+        return {"top-1": mean(self.right, weights), "top-5": mean(self.among_best, weights)}
 
 
 class ClassifierJudge:
@@ -39,7 +36,7 @@ class ClassifierJudge:
     def __init__(self, manifest: Manifest) -> None:
         self._task = task_for(manifest)
 
-    def read(self, outputs: Mapping[str, Array], geometry: Geometry) -> Answer:
+    def read(self, outputs: Mapping[str, Array], place: Place) -> Answer:
         logits = self._task.finish(outputs)[0][LOGITS]
         best = np.argsort(-logits, kind="stable")[:BEST]
         return np.column_stack([best, logits[best]]).astype(np.float32)

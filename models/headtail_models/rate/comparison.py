@@ -4,15 +4,15 @@ The same samples are drawn for both, since a hard picture is hard for both. (Efr
 "An Introduction to the Bootstrap", 1993, chapter 13: percentile intervals.)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from headtail_models.rate.curve import bytes_at
+from headtail_models.rate.curve import Place, bytes_at, bytes_on, envelope
 from headtail_models.rate.evaluation import Point
-from headtail_models.rate.tally import Weights
+from headtail_models.rate.tally import Values, Weights, mean
 
 DRAWS: Final = 300
 LEVEL: Final = 0.95
@@ -45,54 +45,94 @@ class Ratio:
         return self.ours / self.rival
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Drawn:
+    """A point in every draw: mean bytes and agreement (draws,)."""
+
+    sizes: Values
+    agreements: Values
+
+
 class Bootstrap:
-    """Draws of P samples, always the same for the same P and seed."""
+    """Draws of P samples, always the same for the same P and seed; `weights` (draws, P).
+
+    What a point is in each draw is computed when it is first asked for, for all draws at once.
+    """
 
     def __init__(self, samples: int, *, draws: int = DRAWS, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
         drawn = random.integers(0, samples, (draws, samples))
         counts = [np.bincount(row, minlength=samples) for row in drawn]
-        self.weights: tuple[Weights, ...] = tuple(row.astype(np.float64) for row in counts)
+        self.weights: Weights = np.array(counts, dtype=np.float64)
+        self._drawn: dict[Point, Drawn] = {}
 
-    def interval(self, values: Sequence[float]) -> Interval:
+    def of(self, point: Point) -> Drawn:
+        """The point in every draw."""
+        if point not in self._drawn:
+            self._drawn[point] = Drawn(
+                sizes=mean(point.sizes, self.weights),
+                agreements=point.tally.agreement(self.weights),
+            )
+        return self._drawn[point]
+
+    def curves(self, points: Sequence[Point]) -> list[tuple[Place, ...]]:
+        """The envelope of `points` in each draw."""
+        drawn = [self.of(point) for point in points]
+        sizes = np.array([one.sizes for one in drawn]).T.tolist()
+        agreements = np.array([one.agreements for one in drawn]).T.tolist()
+        return [
+            envelope(
+                [
+                    Place(size_bytes=size, accuracy=accuracy)
+                    for size, accuracy in zip(*rows, strict=True)
+                ]
+            )
+            for rows in zip(sizes, agreements, strict=True)
+        ]
+
+    def interval(self, values: Sequence[float] | Values) -> Interval:
         """Of a figure that was taken for each draw."""
         low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Interval(low=float(low), high=float(high))
 
 
-def bytes_of(
-    points: Sequence[Point], agreement: float, weights: Weights | None = None
-) -> float | None:
+def bytes_of(points: Sequence[Point], agreement: float) -> float | None:
     """Bytes that a curve needs for `agreement`; None where it is not reachable."""
-    return bytes_at([point.place(weights) for point in points], agreement)
+    return bytes_at([point.place() for point in points], agreement)
 
 
-def best_of(
-    families: Mapping[str, Sequence[Point]], agreement: float, weights: Weights | None = None
-) -> float | None:
+def best_of(families: Mapping[str, Sequence[Point]], agreement: float) -> float | None:
     """The fewest bytes of several curves."""
-    found = (bytes_of(points, agreement, weights) for points in families.values())
-    return min((size for size in found if size is not None), default=None)
+    return _least(bytes_of(points, agreement) for points in families.values())
 
 
 def compare(
     ours: Sequence[Point],
     rivals: Mapping[str, Sequence[Point]],
-    agreement: float,
+    agreements: Sequence[float],
     bootstrap: Bootstrap,
-) -> Ratio:
-    """Our curve against the best of `rivals` at `agreement`."""
-    ratios = []
-    for weights in bootstrap.weights:
-        mine = bytes_of(ours, agreement, weights)
-        theirs = best_of(rivals, agreement, weights)
-        if mine is not None and theirs is not None:
-            ratios.append(mine / theirs)
-    reached = len(ratios) / len(bootstrap.weights)
-    return Ratio(
-        agreement=agreement,
-        ours=bytes_of(ours, agreement),
-        rival=best_of(rivals, agreement),
-        interval=bootstrap.interval(ratios) if reached >= 0.5 else None,
-        reached=reached,
-    )
+) -> dict[float, Ratio]:
+    """Our curve against the best of `rivals`, at each of `agreements`."""
+    mine = bootstrap.curves(ours)
+    theirs = [bootstrap.curves(points) for points in rivals.values()]
+    found = {}
+    for agreement in agreements:
+        ratios = []
+        for draw, curve in enumerate(mine):
+            own = bytes_on(curve, agreement)
+            least = _least(bytes_on(curves[draw], agreement) for curves in theirs)
+            if own is not None and least is not None:
+                ratios.append(own / least)
+        reached = len(ratios) / len(mine)
+        found[agreement] = Ratio(
+            agreement=agreement,
+            ours=bytes_of(ours, agreement),
+            rival=best_of(rivals, agreement),
+            interval=bootstrap.interval(ratios) if reached >= 0.5 else None,
+            reached=reached,
+        )
+    return found
+
+
+def _least(sizes: Iterable[float | None]) -> float | None:
+    return min((size for size in sizes if size is not None), default=None)

@@ -36,7 +36,11 @@ def bytes_at(places: Sequence[Place], accuracy: float) -> float | None:
     None where it is not reachable: the best place falls short of it, or the worst one already has
     more, so that fewer bytes were never tried.
     """
-    upper = envelope(places)
+    return bytes_on(envelope(places), accuracy)
+
+
+def bytes_on(upper: Sequence[Place], accuracy: float) -> float | None:
+    """`bytes_at` for what is an envelope already."""
     if not upper or not upper[0].accuracy <= accuracy <= upper[-1].accuracy:
         return None
     for low, high in pairwise(upper):

@@ -1,7 +1,7 @@
 """How good a detector's answers are, as in `vision.average_precision`, for weighted pictures.
 
-Matching boxes is a matter of one picture, so it is done once. What is left for every new set of
-weights is a weighted sum over the detections, sorted once.
+Matching boxes is a matter of one picture, so it is done once. What is left for every draw of a
+bootstrap is a weighted sum over the detections, sorted once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from headtail_fabric.codec.base import Array
 from headtail_models.bundle.manifest import DetectTask, Manifest
-from headtail_models.rate.tally import Answer, Weights
+from headtail_models.entrance import Place
+from headtail_models.rate.tally import Answer, Values, Weights
 from headtail_models.task import DETECTIONS, task_for
 from headtail_models.vision.average_precision import IOUS, MAX_DETECTIONS, match
-from headtail_models.vision.geometry import Geometry
 
 Floats = NDArray[np.float32]
 
@@ -35,28 +35,21 @@ class Ranking:
     hits: NDArray[np.float64]
     true: NDArray[np.float64]
 
-    def precision(self, weights: Weights) -> NDArray[np.float64]:
-        """Average precision (levels,), precision made monotonous, at 101 recalls."""
-        total = float(weights @ self.true)
-        if total == 0:
-            return np.zeros(self.hits.shape[1])
-        mass = weights[self.pictures]
-        right = np.cumsum(self.hits * mass[:, np.newaxis], axis=0)
-        reached = np.cumsum(mass)
-        # A sample that was not drawn has no weight and no say.
-        share = np.divide(
-            right,
-            reached[:, np.newaxis],
-            out=np.zeros_like(right),
-            where=reached[:, np.newaxis] > 0,
-        )
-        share = np.maximum.accumulate(share[::-1], axis=0)[::-1]
-        return np.array(
-            [
-                _at_recalls(right[:, level] / total, share[:, level])
-                for level in range(right.shape[1])
-            ]
-        )
+    def precision(self, weights: Weights, levels: int) -> NDArray[np.float64]:
+        """Average precision (draws, levels) at the first IoUs, precision made monotonous, at 101
+        recalls; NaN in a draw without a true box."""
+        total = weights @ self.true
+        mass = weights[:, self.pictures]
+        reached = np.cumsum(mass, axis=1)
+        result = np.full((len(weights), levels), np.nan)
+        for level in range(levels):
+            right = np.cumsum(mass * self.hits[:, level], axis=1)
+            # A sample that was not drawn has no weight and no say.
+            share = np.divide(right, reached, out=np.zeros_like(right), where=reached > 0)
+            share = np.maximum.accumulate(share[:, ::-1], axis=1)[:, ::-1]
+            for draw in np.flatnonzero(total):
+                result[draw, level] = _at_recalls(right[draw] / total[draw], share[draw])
+        return result
 
 
 def _at_recalls(recall: NDArray[np.float64], precision: NDArray[np.float64]) -> float:
@@ -75,24 +68,20 @@ class DetectorTally:
     pooled: Ranking
     by_class: tuple[Ranking, ...]
 
-    def agreement(self, weights: Weights | None = None) -> float:
-        drawn = self._weights(weights)
-        if float(drawn @ self.pooled.true) == 0:
-            return 1.0 if not drawn[self.pooled.pictures].any() else 0.0
-        return float(self.pooled.precision(drawn)[0])
+    def agreement(self, weights: Weights) -> Values:
+        found = self.pooled.precision(weights, 1)[:, 0]
+        silent = ~weights[:, self.pooled.pictures].any(axis=1)
+        return np.where(np.isnan(found), silent, found)
 
-    def labelled(self, weights: Weights | None = None) -> dict[str, float]:
-        drawn = self._weights(weights)
-        found = [
-            ranking.precision(drawn) for ranking in self.by_class if float(drawn @ ranking.true) > 0
-        ]
-        if not found:
-            return {"mAP50": 0.0, "mAP": 0.0}
-        mean = np.mean(found, axis=0)
-        return {"mAP50": float(mean[0]), "mAP": float(mean.mean())}
-
-    def _weights(self, weights: Weights | None) -> Weights:
-        return np.ones(len(self.pooled.true)) if weights is None else weights
+    def measures(self, weights: Weights) -> dict[str, Values]:
+        if not self.by_class:
+            return {name: np.zeros(len(weights)) for name in ("mAP50", "mAP")}
+        found = np.stack([one.precision(weights, len(IOUS)) for one in self.by_class])
+        drawn = ~np.isnan(found[:, :, 0])
+        # The mean over the classes that a draw has true boxes of.
+        classes = np.maximum(1, drawn.sum(axis=0))
+        mean = np.nansum(found, axis=0) / classes[:, np.newaxis]
+        return {"mAP50": mean[:, 0], "mAP": mean.mean(axis=1)}
 
 
 class DetectorJudge:
@@ -107,9 +96,10 @@ class DetectorJudge:
         lenient = replace(manifest.task, threshold=min(_THRESHOLD, self._sure))
         self._task = task_for(replace(manifest, task=lenient))
 
-    def read(self, outputs: Mapping[str, Array], geometry: Geometry) -> Answer:
+    def read(self, outputs: Mapping[str, Array], place: Place) -> Answer:
         rows = self._task.finish(outputs)[0][DETECTIONS]
-        corners = geometry.to_picture(rows[:, :4])
+        assert place is not None  # a detector takes pictures
+        corners = place.to_picture(rows[:, :4])
         inside = np.all(corners[:, 2:] > corners[:, :2], axis=1)
         boxes = np.column_stack([corners, rows[:, 4:]])[inside].astype(np.float32)
         return _best(boxes)

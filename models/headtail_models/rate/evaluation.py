@@ -9,9 +9,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from headtail_models import entrance
 from headtail_models.bundle import Bundle
-from headtail_models.bundle.manifest import DetectTask, Manifest, encode_manifest
-from headtail_models.entrance import pictures_of
+from headtail_models.bundle.manifest import DetectTask, Manifest, TagTask, encode_manifest
 from headtail_models.rate.classifier import ClassifierJudge
 from headtail_models.rate.curve import Place
 from headtail_models.rate.detector import DetectorJudge
@@ -19,8 +19,8 @@ from headtail_models.rate.errors import RateError
 from headtail_models.rate.method import Method, Whole
 from headtail_models.rate.samples import Sample, fingerprint
 from headtail_models.rate.store import Results, Store, digest_of
+from headtail_models.rate.tagger import TaggerJudge
 from headtail_models.rate.tally import Answer, Judge, Tally, Weights
-from headtail_models.rate.view import Viewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,21 +35,34 @@ class Point:
     sizes: NDArray[np.int64]
     tally: Tally
 
-    def mean_bytes(self, weights: Weights | None = None) -> float:
-        return float(np.average(self.sizes, weights=weights))
+    def mean_bytes(self) -> float:
+        return float(self.sizes.mean())
 
-    def place(self, weights: Weights | None = None) -> Place:
+    def agreement(self) -> float:
+        """With the full model, on all samples."""
+        return float(self.tally.agreement(self._all)[0])
+
+    def measures(self) -> dict[str, float]:
+        """What else there is to say, on all samples."""
+        return {name: float(values[0]) for name, values in self.tally.measures(self._all).items()}
+
+    def place(self) -> Place:
         """Where it lies on the curve of agreement."""
-        return Place(size_bytes=self.mean_bytes(weights), accuracy=self.tally.agreement(weights))
+        return Place(size_bytes=self.mean_bytes(), accuracy=self.agreement())
+
+    @property
+    def _all(self) -> Weights:
+        return np.ones((1, len(self.sizes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evaluation:
-    """`full` is the full network's tally; `stored_bytes` the mean size of the samples' files."""
+    """`full`: what there is to say of the full network; `stored_bytes`: the mean size of the
+    samples' files."""
 
     samples: int
     stored_bytes: float
-    full: Tally
+    full: dict[str, float]
     points: tuple[Point, ...]
 
     def families(self) -> dict[str, list[Point]]:
@@ -63,8 +76,11 @@ class Evaluation:
 def judge_for(bundle: Bundle) -> Judge:
     """What a bundle's answers are judged by."""
     manifest = bundle.manifest
-    detects = isinstance(manifest.task, DetectTask)
-    return DetectorJudge(manifest) if detects else ClassifierJudge(manifest)
+    if isinstance(manifest.task, DetectTask):
+        return DetectorJudge(manifest)
+    if isinstance(manifest.task, TagTask):
+        return TaggerJudge(manifest.task)
+    return ClassifierJudge(manifest)
 
 
 class Evaluator:
@@ -76,7 +92,7 @@ class Evaluator:
         if not self._samples:
             raise RateError("there is no sample to measure on")
         self._judge = judge_for(bundle)
-        self._viewer = Viewer(pictures_of(bundle.manifest))
+        self._entrance = entrance.entrance_for(bundle.manifest)
         self._bundle = _function_of(bundle.manifest)
         self._reference = [self._full(sample, whole) for sample in self._samples]
         task = msgspec.json.encode((bundle.manifest.task, bundle.manifest.preprocess)).decode()
@@ -116,22 +132,29 @@ class Evaluator:
         return Evaluation(
             samples=len(self._samples),
             stored_bytes=float(np.mean([sample.file_bytes for sample in self._samples])),
-            full=self._tally(self._reference),
+            full={
+                name: float(values[0])
+                for name, values in self._tally(self._reference)
+                .measures(np.ones((1, len(self._samples))))
+                .items()
+            },
             points=tuple(points),
         )
 
     def _run(self, method: Method) -> Results:
         sizes, answers = [], []
         for sample in self._samples:
-            sent = method.send(sample.picture)
+            sent = method.send(sample.frame)
             sizes.append(sent.size_bytes)
-            answers.append(self._judge.read(sent.outputs, self._viewer.geometry(sample.picture)))
+            answers.append(self._judge.read(sent.outputs, self._place(sample.frame)))
         return Results(sizes=np.array(sizes, dtype=np.int64), answers=tuple(answers))
 
     def _full(self, sample: Sample, whole: Whole) -> Answer:
-        view = self._viewer.view(sample.picture)
-        tensor = self._viewer.tensor(view, (view.shape[1], view.shape[0]))
-        return self._judge.read(whole(tensor), self._viewer.geometry(sample.picture))
+        tensor, place = self._entrance.prepare(sample.frame)
+        return self._judge.read(whole(tensor), place)
+
+    def _place(self, frame: entrance.Frame) -> entrance.Place:
+        return self._entrance.geometry(*frame.shape[:2]) if frame.ndim > 1 else None
 
     def _tally(self, answers: Sequence[Answer]) -> Tally:
         return self._judge.tally(
@@ -142,6 +165,8 @@ class Evaluator:
         # A picture goes through the full network alone: a new bundle with the same network in it
         # changes nothing for it.
         scope = self._bundle if method.cut else f"{self._network} {dict(versions)}"
+        # What was trained beside the bundle joins its network.
+        scope += method.origin
         return {
             "scope": scope,
             "family": method.family,

@@ -8,7 +8,8 @@ import numpy as np
 
 from headtail_fabric.rans import AffineLevels, RansCodec, fit_tables
 from headtail_models.bundle import Bundle
-from headtail_models.rate.method import NATURAL, CutRun, CutTensor, Method
+from headtail_models.rate.cut import NATURAL, Crossing, CutTensor
+from headtail_models.rate.method import Method
 from headtail_models.rate.samples import Sample
 
 BASE: Final = "q4"
@@ -18,7 +19,7 @@ _CHOOSING: Final = 8
 
 
 def fitted_method(
-    bundle: Bundle, runs: Sequence[CutRun], samples: Iterable[Sample]
+    bundle: Bundle, crossings: Sequence[Crossing], samples: Iterable[Sample]
 ) -> Method | None:
     """The natural cut with the fewest bytes at 4 bits, entropy-coded with a table context.
 
@@ -26,22 +27,22 @@ def fitted_method(
     """
     taken = iter(samples)
     few = list(islice(taken, _CHOOSING))
-    zipped = [run for run in runs if f"{BASE}+zstd" in run.cut.codecs]
+    zipped = [one for one in crossings if f"{BASE}+zstd" in bundle.cut(one.name).codecs]
     if not zipped or not few:
         return None
-    chosen = min(zipped, key=lambda run: _mean_bytes(bundle, run, few))
-    levels = AffineLevels(bundle.quantiser(chosen.cut.name, BASE), bits=_BITS)
-    tensors = [levels.levels(chosen.cross(sample.picture)) for sample in (*few, *taken)]
+    chosen = min(zipped, key=lambda one: _mean_bytes(bundle, one, few))
+    levels = AffineLevels(bundle.quantiser(chosen.name, BASE), bits=_BITS)
+    tensors = [levels.levels(chosen.cross(sample.frame)) for sample in (*few, *taken)]
     model = fit_tables.fit(tensors, levels.alphabet)
     return CutTensor(
-        run=chosen,
+        crossing=chosen,
         codec=RansCodec(levels, model),
         family=f"{NATURAL}, {BASE}, rans",
-        setting=chosen.cut.name,
+        setting=chosen.name,
     )
 
 
-def _mean_bytes(bundle: Bundle, run: CutRun, samples: Sequence[Sample]) -> float:
-    codec = bundle.codecs(run.cut.name).new(f"{BASE}+zstd")
-    sizes = [memoryview(codec.encode(run.cross(sample.picture))).nbytes for sample in samples]
+def _mean_bytes(bundle: Bundle, crossing: Crossing, samples: Sequence[Sample]) -> float:
+    codec = bundle.codecs(crossing.name).new(f"{BASE}+zstd")
+    sizes = [memoryview(codec.encode(crossing.cross(one.frame))).nbytes for one in samples]
     return float(np.mean(sizes))

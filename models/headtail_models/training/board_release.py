@@ -52,7 +52,7 @@ from headtail_models.training.export import halve
 from headtail_models.training.recipe import Recipe, read_recipe
 from headtail_models.training.releasing import write_stage
 from headtail_models.training.trainer import read_best
-from headtail_models.zoo.board_bundle import RECORD, assemble
+from headtail_models.zoo.own_bundle import RECORD, assemble
 from headtail_models.zoo.resnet_cifar_release import folded
 
 CUT: Final = "code"

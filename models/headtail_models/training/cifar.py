@@ -34,6 +34,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     branch: int = 48
     shift: int = 2
 
+    def network(self, classes: int) -> ResNetCifar:
+        """With random weights."""
+        return ResNetCifar(
+            classes=classes,
+            stem=self.stem,
+            widths=self.widths,
+            latents=self.latents,
+            branch=self.branch,
+        )
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a stage may change: weights of the exits and of a bit, and label smoothing."""
@@ -44,29 +54,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     smoothing: float = 0.1
 
 
+class CifarData:
+    """What every job for CIFAR-10 learns from. The pictures are decoded into `cache` when it is
+    made, if they are not there."""
+
+    def __init__(self, data: Path, cache: Path, *, shift: int) -> None:
+        """Raises Cifar10Error, Cifar10CacheError."""
+        torch.set_num_threads(1)
+        pictures = Cifar10(data / FILE, cache=cache)
+        train = pictures.split("train")
+        self._shift = shift
+        edge = (shift, shift)
+        self._padded = np.pad(train.pictures, ((0, 0), edge, edge, (0, 0)), mode="reflect")
+        self._labels = train.labels
+        self.classes = len(pictures.classes)
+        self.calibration = pictures.split("calibration")
+
+    def draw(self, random: np.random.Generator, count: int) -> Batch:
+        """Pictures moved and mirrored at random, and their labels."""
+        chosen = random.integers(0, self._labels.size, count)
+        places = random.integers(0, 2 * self._shift + 1, (count, 2))
+        crops = np.empty((count, SIDE, SIDE, 3), dtype=np.uint8)
+        for crop, number, (top, left) in zip(crops, chosen, places, strict=True):
+            crop[:] = self._padded[number, top : top + SIDE, left : left + SIDE]
+        flipped = random.random(count) < 0.5
+        crops[flipped] = crops[flipped, :, ::-1]
+        return normalised(crops), torch.from_numpy(self._labels[chosen])
+
+
 class CifarJob:
-    """The job. The pictures are decoded into `cache` when it is made, if they are not there."""
+    """The job. Its data are decoded when it is made."""
 
     def __init__(self, recipe: Recipe, data: Path, cache: Path) -> None:
         """Raises RecipeError, Cifar10Error, Cifar10CacheError."""
-        torch.set_num_threads(1)
         options = recipe.options_as(Options)
-        pictures = Cifar10(data / FILE, cache=cache)
-        train = pictures.split("train")
-        self._shift = options.shift
-        edge = (options.shift, options.shift)
-        self._padded = np.pad(train.pictures, ((0, 0), edge, edge, (0, 0)), mode="reflect")
-        self._labels = train.labels
-        self._calibration = pictures.split("calibration")
+        self._data = CifarData(data, cache, shift=options.shift)
         self._settings = Settings()
         torch.manual_seed(recipe.seed)
-        self.network = ResNetCifar(
-            classes=len(pictures.classes),
-            stem=options.stem,
-            widths=options.widths,
-            latents=options.latents,
-            branch=options.branch,
-        )
+        self.network = options.network(self._data.classes)
 
     def modules(self) -> nn.Module:
         return self.network
@@ -84,14 +109,7 @@ class CifarJob:
         self._settings = settings_as(stage, Settings)
 
     def draw(self, random: np.random.Generator, count: int) -> Batch:
-        chosen = random.integers(0, self._labels.size, count)
-        places = random.integers(0, 2 * self._shift + 1, (count, 2))
-        crops = np.empty((count, SIDE, SIDE, 3), dtype=np.uint8)
-        for crop, number, (top, left) in zip(crops, chosen, places, strict=True):
-            crop[:] = self._padded[number, top : top + SIDE, left : left + SIDE]
-        flipped = random.random(count) < 0.5
-        crops[flipped] = crops[flipped, :, ::-1]
-        return normalised(crops), torch.from_numpy(self._labels[chosen])
+        return self._data.draw(random, count)
 
     def loss(self, batch: Batch, progress: float) -> Loss:
         pictures, labels = batch
@@ -109,11 +127,11 @@ class CifarJob:
     def evaluate(self) -> dict[str, float]:
         right = np.zeros(3)
         bits = []
-        for pictures, labels in batches(self._calibration):
+        for pictures, labels in batches(self._data.calibration):
             *answers, latents = self.network.answers(pictures)
             right += [float((logits.argmax(1) == labels).sum()) for logits in answers]
             bits.append(float(gaussian_bits(latents)))
-        exit0, exit1, last = right / len(self._calibration)
+        exit0, exit1, last = right / len(self._data.calibration)
         weights = np.array([self._settings.exit0, self._settings.exit1, 1.0])
         score = float(weights @ (exit0, exit1, last) / weights.sum())
         return {

@@ -1,7 +1,9 @@
 """Random square crops of a picture, as a letterboxing network would see parts of it."""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import cv2
@@ -46,6 +48,20 @@ def crop(picture: Picture, style: CropStyle, random: np.random.Generator) -> Pic
     if random.random() < style.banded:
         _band(canvas, style, random)
     return canvas[:, ::-1].copy() if random.random() < 0.5 else canvas
+
+
+def crop_batches(
+    sources: Iterable[tuple[Picture, int]],
+    style: CropStyle,
+    random: np.random.Generator,
+    *,
+    count: int,
+) -> Iterator[NDArray[np.float32]]:
+    """Crops of every picture, so many of each, as batches of at most `count` of a network's input
+    (n, 3, side, side), RGB / 255. Always the same for the same generator."""
+    crops = (crop(picture, style, random) for picture, number in sources for _ in range(number))
+    while some := list(islice(crops, count)):
+        yield planes(np.stack(some))
 
 
 def planes(crops: NDArray[np.uint8]) -> NDArray[np.float32]:

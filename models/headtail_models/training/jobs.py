@@ -14,8 +14,15 @@ JOBS: Final = {
     "yolov3-tiny-light": ("headtail_models.training.yolov3_light", "LightJob"),
     "yolov3-tiny-filter": ("headtail_models.training.yolov3_filter", "FilterJob"),
     "mobilenetv2-imagenet": ("headtail_models.training.mobilenet_v2", "MobileNetJob"),
+    "mobilenetv2-student": (
+        "headtail_models.training.mobilenet_v2_student",
+        "MobileNetStudentJob",
+    ),
     "resnet-cifar10": ("headtail_models.training.cifar", "CifarJob"),
+    "resnet-cifar10-student": ("headtail_models.training.cifar_student", "CifarStudentJob"),
     "yamnet-audio": ("headtail_models.training.yamnet", "YamnetJob"),
+    "spoken-digits": ("headtail_models.training.digits", "DigitsJob"),
+    "motion": ("headtail_models.training.motion", "MotionJob"),
 }
 """Module and class by name; a job is made of the recipe, the data's folder and a cache folder."""
 

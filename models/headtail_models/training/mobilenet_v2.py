@@ -8,7 +8,6 @@ are. No labels are used, and no logits: with few pictures those are learnt by he
 """
 
 import math
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Final
@@ -19,43 +18,29 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from headtail_models.assets import fetch
 from headtail_models.bottleneck import klt
 from headtail_models.bottleneck.prior import Prior
 from headtail_models.bottleneck.rounding import noisy, rounded, scale_for
-from headtail_models.data.coco_photos import CocoPhotos
-from headtail_models.data.imagenet_photos import ImagenetPhotos
-from headtail_models.nets.mobilenet_v2 import SIDE, MobileNetV2, frozen, pooled
-from headtail_models.training.crops import CropStyle, crop, planes
-from headtail_models.training.feature_cache import FeatureCache, open_cache
+from headtail_models.nets.mobilenet_v2 import MobileNetV2, pooled
 from headtail_models.training.job import Loss
-from headtail_models.training.pictures import Picture, read_pictures
+from headtail_models.training.mobilenet_v2_data import CUT, FELT, DataOptions, MobileNetData
 from headtail_models.training.rate_control import RateControl
 from headtail_models.training.recipe import Recipe, StageRecipe
 from headtail_models.training.settings import draw_step, settings_as
-from headtail_models.vision.geometry import Geometry
-from headtail_models.vision.prepare import centre_crop
-from headtail_models.zoo import mobilenet_v2 as recipe_of
 
-CUT: Final = 2
-"""The last of the frozen blocks on the device: 56x56x24, 50 of the network's 300 MMAC."""
 LEARNT: Final = 13
 """Copies of the blocks after the cut, up to this one, learn along."""
-FELT: Final = (6, 10, 13, 17)
-"""Blocks whose outputs are compared with the teacher's."""
 PATCH: Final = 2
 """Places that are put side by side as channels before the transform, which takes 2x2 of them."""
 FEATURES: Final = 24 * PATCH**2
-PHOTOS: Final = "imagenet-samples.tar"
-COCO: Final = "coco-photos.tar"
 _STEP_POWER: Final = 0.9
 _FIRST_LAMBDA: Final = 0.3
 _STEPS: Final = (1.0, 2.0)
 """Quantiser steps that the calibration split is looked at with."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the network and its data are."""
+class Options(DataOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the network is."""
 
     channels: int = 96
     encoder_width: int = 32
@@ -63,10 +48,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     decoder_blocks: int = 2
     prior_hidden: int = 32
     prior_radius: int = 2
-    crops_photo: int = 6
-    crops_coco: int = 8
-    crops_frame: int = 4
-    frame_every: int = 25
     start_bytes: float = 2500.0
 
 
@@ -134,16 +115,11 @@ class MobileNetJob:
         torch.set_num_threads(1)
         self._options = recipe.options_as(Options)
         self._settings = Settings()
-        self.teacher = frozen(recipe_of.parameters(fetch(recipe_of.ASSET)))
-        self._data = data
-        self._photos = ImagenetPhotos(data / PHOTOS)
-        names = ("crops_photo", "crops_coco", "crops_frame", "frame_every")
-        key = {name: getattr(self._options, name) for name in names} | {"seed": recipe.seed}
-        self.cache: FeatureCache = open_cache(
-            cache, "features", key=key, batches=lambda: self._features(recipe.seed)
-        )
+        source = MobileNetData(self._options, recipe.seed, data, cache)
+        self.teacher = source.teacher
+        self.cache = source.features()
         with torch.no_grad():
-            self._stems, self._classes = self._calibrate()
+            self._stems, self._classes = self._calibrate(source)
         self._metric = self._sensitivity()
         torch.manual_seed(recipe.seed)
         self.network = Network(self._options, self.teacher)
@@ -153,14 +129,10 @@ class MobileNetJob:
         return self.network
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        encoder, decoder = self.network.encoder, self.network.decoder
-        bent = (decoder.inner, decoder.blocks, decoder.outer, decoder.last)
-        return {
-            "klt": [*encoder.linear.parameters(), *decoder.linear.parameters()],
-            "encoder": [*encoder.inner.parameters(), *encoder.outer.parameters()],
-            "decoder": [parameter for part in bent for parameter in part.parameters()],
-            "prior": list(self.network.prior.parameters()),
-            "tail": list(self.network.blocks.parameters()),
+        network = self.network
+        return klt.groups(network.encoder, network.decoder) | {
+            "prior": list(network.prior.parameters()),
+            "tail": list(network.blocks.parameters()),
         }
 
     def begin(self, stage: StageRecipe) -> None:
@@ -265,63 +237,17 @@ class MobileNetJob:
         self.network.encoder.start(scaled)
         self.network.decoder.start(scaled)
 
-    def _features(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
-        random = np.random.default_rng(seed)
-        style = CropStyle(side=SIDE, longest=320, spread=0.3, banded=0.0)
-        some: list[Picture] = []
-        for picture, count in self._sources():
-            some += [crop(picture, style, random) for _ in range(count)]
-            while len(some) >= _AT_ONCE:
-                yield self._of(some[:_AT_ONCE])
-                del some[:_AT_ONCE]
-        if some:
-            yield self._of(some)
-
-    def _of(self, crops: list[Picture]) -> dict[str, torch.Tensor]:
-        tensor = torch.from_numpy(recipe_of.normalised(planes(np.stack(crops))))
-        kept: dict[str, torch.Tensor] = {}
-        with torch.no_grad():
-            for number, found in self.teacher.walk(tensor, after=-1):
-                if number == CUT:
-                    kept["stem"] = found
-                elif number in FELT:
-                    kept[f"f{number}"] = found
-                last = found
-            return kept | {"pool": pooled(last)}
-
-    def _sources(self) -> Iterator[tuple[Picture, int]]:
-        """Every training picture, and how many crops of it are taken."""
-        options = self._options
-        for photo in self._photos.photos("train"):
-            yield photo.picture, options.crops_photo
-        for labelled in CocoPhotos(self._data / COCO).photos("train2017"):
-            yield labelled.picture, options.crops_coco
-        clip = next(iter(fetch("bikes").values()))
-        for picture in read_pictures(clip, every=options.frame_every):
-            yield picture, options.crops_frame
-
-    def _calibrate(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _calibrate(self, source: MobileNetData) -> tuple[torch.Tensor, torch.Tensor]:
         """The stem's features of the calibration photos, and the teacher's classes for them."""
         stems, classes = [], []
-        for photo in self._photos.photos("calibration"):
-            image = torch.from_numpy(prepared(photo.picture))
+        for image in source.calibration():
             stem = dict(self.teacher.walk(image, after=-1, until=CUT))[CUT]
             stems.append(stem)
             classes.append(self.teacher.finish(stem, after=CUT).argmax(dim=1))
         return torch.cat(stems), torch.cat(classes)
 
 
-_AT_ONCE: Final = 16
 _FISHER_BATCHES: Final = 16
-
-
-def prepared(picture: Picture) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """A picture as the network takes it, (1, 3, 224, 224)."""
-    way = recipe_of.PREPROCESS
-    geometry = Geometry.centre_crop(
-        *picture.shape[:2], resize=way.resize or SIDE, to_height=SIDE, to_width=SIDE
-    )
-    return centre_crop(picture, geometry, mean=way.mean, std=way.std)
 
 
 def _relative(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

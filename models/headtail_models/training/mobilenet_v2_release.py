@@ -24,14 +24,8 @@ from headtail_models.bundle.manifest import Cut
 from headtail_models.data.imagenet_photos import ImagenetPhotos
 from headtail_models.nets.mobilenet_v2 import SIDE
 from headtail_models.stage import OnnxStage
-from headtail_models.training.mobilenet_v2 import (
-    CUT,
-    LEARNT,
-    PHOTOS,
-    MobileNetJob,
-    Network,
-    prepared,
-)
+from headtail_models.training.mobilenet_v2 import LEARNT, MobileNetJob, Network
+from headtail_models.training.mobilenet_v2_data import CUT, PHOTOS, prepared
 from headtail_models.training.recipe import read_recipe
 from headtail_models.training.releasing import write_coder, write_record, write_stage
 from headtail_models.training.trainer import read_best

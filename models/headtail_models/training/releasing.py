@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from headtail_fabric.rans import Alphabet, StepLevels
+from headtail_fabric.rans import Alphabet, StepLevels, fit_tables
 from headtail_models.bottleneck.cost import cost
 from headtail_models.bottleneck.prior import Prior
 from headtail_models.bottleneck.rounding import HIGHEST, LOWEST
@@ -20,6 +20,7 @@ from headtail_models.zoo.released import ReleasedCut
 
 ALPHABET: Final = Alphabet(low=LOWEST, count=HIGHEST - LOWEST + 1)
 """What a latent of every bottleneck here may become."""
+_QUICK_TILES: Final = (2, 2)
 
 Floats = NDArray[np.float32]
 
@@ -50,7 +51,24 @@ def write_coder(prior: Prior, latents: Floats, step: float, path: Path) -> Coder
     return Coder(file=path.name, steps=(step,))
 
 
+def write_quick_coder(latents: Floats, step: float, path: Path) -> Coder:
+    """A coding model that needs no prior, fitted to `latents` (N, C, H, W): a table context in
+    tiles. A quarter more bytes for a third less time to write and half the time to read."""
+    levels = step_levels(latents.shape[1], step).levels(latents)
+    path.write_bytes(fit_tables.fit(list(levels), ALPHABET, tiles=_QUICK_TILES).to_bytes())
+    return Coder(file=path.name, steps=(step,))
+
+
 def write_record(part: ReleasedCut, folder: Path) -> None:
     """What `zoo.released` reads, beside the files that it names."""
     text = msgspec.json.format(msgspec.json.encode(part), indent=1) + b"\n"
-    (folder / f"{part.cut.name}.json").write_bytes(text)
+    _record(folder, part.cut.name).write_bytes(text)
+
+
+def read_record(folder: Path, cut: str) -> ReleasedCut:
+    """What was released of a cut before. Raises OSError, msgspec.DecodeError."""
+    return msgspec.json.decode(_record(folder, cut).read_bytes(), type=ReleasedCut)
+
+
+def _record(folder: Path, cut: str) -> Path:
+    return folder / f"{cut}.json"

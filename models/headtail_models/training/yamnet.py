@@ -130,17 +130,10 @@ class YamnetJob:
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         part = self.network.bottleneck
-        branches = {
-            "encoder": (part.encoder.inner, part.encoder.outer),
-            "decoder": (part.decoder.inner, part.decoder.blocks, part.decoder.outer),
-            "klt": (part.encoder.linear, part.decoder.linear),
-            "prior": (part.prior,),
-            "tail": (part.copies,),
-            "exit": (self.network.exit,),
-        }
-        return {
-            name: [parameter for module in modules for parameter in module.parameters()]
-            for name, modules in branches.items()
+        return klt.groups(part.encoder, part.decoder) | {
+            "prior": list(part.prior.parameters()),
+            "tail": list(part.copies.parameters()),
+            "exit": list(self.network.exit.parameters()),
         }
 
     def begin(self, stage: StageRecipe) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headtail_models.assets import fetch
 from headtail_models.data.coco_photos import CocoPhotos
 from headtail_models.nets.darknet import DarknetNet
-from headtail_models.training.crops import CropStyle, crop, planes
+from headtail_models.training.crops import CropStyle, crop_batches
 from headtail_models.training.feature_cache import FeatureCache, open_cache
 from headtail_models.training.pictures import Picture, read_pictures
 from headtail_models.training.precision import bf16_helps
@@ -40,6 +40,7 @@ SIDE: Final = 416
 _SPLIT: Final = "train2017"
 _SURE: Final = 0.25
 _UNSURE: Final = 0.005
+_AT_ONCE: Final = 16
 
 
 class DataOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,11 +129,8 @@ class YoloData:
         """Batches of crops (n, 3, side, side), always the same."""
         random = np.random.default_rng(self._seed)
         style = CropStyle(side=self._options.side, longest=SIDE)
-        crops = (
-            crop(picture, style, random) for picture, count in self._sources() for _ in range(count)
-        )
-        for some in _batches(crops, 16):
-            yield torch.from_numpy(planes(np.stack(some)))
+        for some in crop_batches(self._sources(), style, random, count=_AT_ONCE):
+            yield torch.from_numpy(some)
 
     def _sources(self) -> Iterator[tuple[Picture, int]]:
         """Every training picture, and how many crops of it are taken."""
@@ -158,14 +156,3 @@ class YoloData:
 
 
 _Maker = Callable[[Iterable[torch.Tensor]], Iterator[dict[str, torch.Tensor]]]
-
-
-def _batches(crops: Iterable[Picture], count: int) -> Iterator[list[Picture]]:
-    some: list[Picture] = []
-    for one in crops:
-        some.append(one)
-        if len(some) == count:
-            yield some
-            some = []
-    if some:
-        yield some

@@ -25,7 +25,7 @@ from headtail_models.training.yolov3_tiny import (
     Network,
     Options,
     coded,
-    decoding_groups,
+    later_groups,
     relative,
     scores,
     steered,
@@ -77,8 +77,10 @@ class LightJob:
         return self.network
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        return decoding_groups(self.network) | {
-            "klt": list(self.network.restore.decoder.linear.parameters()),
+        decoder = self.network.restore.decoder
+        return later_groups(self.network) | {
+            "klt": list(decoder.linear.parameters()),
+            "decoder": decoder.bent(),
             "encoder": list(self.network.encoder.parameters()),
         }
 

@@ -5,7 +5,11 @@
         --filter trained/yolov3-tiny-filter --out models/headtail_models/zoo/released
 
 Coding models are counted, and the filter's threshold is set, on photos that no accuracy is
-reported on: COCO's train2017 and the ImageNet photos.
+reported on: COCO's train2017 and the ImageNet photos. The quick coders need nothing that was
+trained but the encoders that lie in the release, so they can be fitted again by themselves:
+
+    python -m headtail_models.training.yolov3_release --data DIR --quick-coders \\
+        --out models/headtail_models/zoo/released
 """
 
 import argparse
@@ -22,17 +26,25 @@ from rich.console import Console
 from torch import nn
 
 from headtail_fabric.errors import HeadtailError
+from headtail_models.assets import fetch
 from headtail_models.bottleneck.prior import Prior
-from headtail_models.bundle.manifest import Cut, Filter, Gate, StageEntry
+from headtail_models.bundle.manifest import Coder, Cut, Filter, Gate, StageEntry
 from headtail_models.exits.filter_threshold import RecallReached, filter_threshold
+from headtail_models.nets.darknet import DarknetNet
 from headtail_models.stage import OnnxStage
 from headtail_models.training.job import Job
 from headtail_models.training.jobs import open_job
 from headtail_models.training.pictures import read_pictures
 from headtail_models.training.recipe import Recipe, read_recipe
-from headtail_models.training.releasing import write_coder, write_record, write_stage
+from headtail_models.training.releasing import (
+    read_record,
+    write_coder,
+    write_quick_coder,
+    write_record,
+    write_stage,
+)
 from headtail_models.training.trainer import read_best
-from headtail_models.training.yolov3_data import JOIN, MAPS, SHALLOW, SIDE, TRUNK, YoloData
+from headtail_models.training.yolov3_data import JOIN, MAPS, SHALLOW, SIDE, TRUNK
 from headtail_models.training.yolov3_filter import SURE, FilterJob, certainty
 from headtail_models.training.yolov3_light import LightJob
 from headtail_models.training.yolov3_tiny import YoloJob
@@ -50,6 +62,8 @@ STEPS: Final = {
     "rans-least": 2.8,
 }
 """Quantiser steps by codec id: one set of weights, five rates."""
+QUICK: Final = {"rans-quick": 0.75}
+"""The same for coders with a table context."""
 RECALL: Final = 0.95
 """Of the frames in which the detector sees a person or a vehicle, so many must pass."""
 _LATENTS: Final = "latents"
@@ -97,7 +111,7 @@ class Release:
             job.network.restore,
             job.network.prior,
             after=TRUNK,
-            data=job.data,
+            teacher=job.data.teacher,
             gates=gates,
         )
 
@@ -109,9 +123,17 @@ class Release:
             job.network.restore,
             job.network.prior,
             after=SHALLOW,
-            data=job.data,
+            teacher=job.data.teacher,
             gates=(),
         )
+
+    def quick_coders(self, name: str, teacher: DarknetNet) -> None:
+        """Fit the quick coders of a cut that was released before."""
+        record = read_record(self._folder, name)
+        after = next(layer for layer in (TRUNK, SHALLOW) if cut_name(layer) == record.after)
+        latents = self._latents(record.cut.head, after, teacher)
+        trained = {codec: record.cut.coders[codec] for codec in STEPS}
+        self._write(record, trained | self._quick(name, latents))
 
     def presence(self, job: FilterJob) -> Filter:
         """The filter, with its threshold."""
@@ -150,11 +172,11 @@ class Release:
         prior: Prior,
         *,
         after: int,
-        data: YoloData,
+        teacher: DarknetNet,
         gates: tuple[Gate, ...],
     ) -> None:
         channels = prior.channels
-        inputs = data.teacher.layer(after + 1).in_channels
+        inputs = teacher.layer(after + 1).in_channels
         side = SIDE // (8 if after == TRUNK else 2)
         head = self._export(
             encoder,
@@ -170,7 +192,7 @@ class Release:
             inputs=_LATENTS,
             output=cut_name(JOIN),
         )
-        latents = self._latents(head, after, data)
+        latents = self._latents(head, after, teacher)
         coders = {
             codec: write_coder(prior, latents, step, self._folder / f"{codec}-{name}.htrc")
             for codec, step in STEPS.items()
@@ -182,19 +204,28 @@ class Release:
             # The device runs the context model, too.
             head=msgspec.structs.replace(head, macs=head.macs + macs),
             tail=tail,
-            codecs=tuple(coders),
-            coders=coders,
+            codecs=(),
         )
         record = ReleasedCut(after=cut_name(after), before=cut_name(JOIN), cut=cut)
-        write_record(record, self._folder)
+        self._write(record, coders | self._quick(name, latents))
 
-    def _latents(self, head: StageEntry, after: int, data: YoloData) -> Floats:
+    def _write(self, record: ReleasedCut, coders: dict[str, Coder]) -> None:
+        cut = msgspec.structs.replace(record.cut, codecs=tuple(coders), coders=coders)
+        write_record(msgspec.structs.replace(record, cut=cut), self._folder)
+
+    def _quick(self, name: str, latents: Floats) -> dict[str, Coder]:
+        return {
+            codec: write_quick_coder(latents, step, self._folder / f"{codec}-{name}.htrc")
+            for codec, step in QUICK.items()
+        }
+
+    def _latents(self, head: StageEntry, after: int, teacher: DarknetNet) -> Floats:
         stage = OnnxStage(self._folder / head.file)
         found = []
         for image in (*self._photos.coco(), *self._photos.others(every=6)):
             with torch.no_grad():
-                kept = data.teacher(image, after=-1, keep=(after,))[after]
-            found.append(stage.run({cut_name(after): kept.numpy()})[_LATENTS])
+                kept = teacher(image, after=-1, keep=(after,))[after]
+            found.append(stage.run({head.inputs[0].name: kept.numpy()})[_LATENTS])
         return np.concatenate(found)
 
     def _export(
@@ -219,8 +250,12 @@ def _open(recipe: Recipe, folder: Path, options: argparse.Namespace) -> Job:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--cache", type=Path, required=True, metavar="DIR", help="of the features")
-    parser.add_argument("--bottleneck", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="of the features")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--bottleneck", type=Path, metavar="DIR", help="needs --cache")
+    source.add_argument(
+        "--quick-coders", action="store_true", help="fit those of the release in --out again"
+    )
     parser.add_argument("--light", type=Path, metavar="DIR")
     parser.add_argument("--filter", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
@@ -228,6 +263,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     release = Release(options.out / yolov3_tiny.NAME, options.data, console)
     try:
+        if options.quick_coders:
+            network = DarknetNet(yolov3_tiny.read(fetch(yolov3_tiny.ASSET))).eval()
+            for name in ("bottleneck", "light"):
+                release.quick_coders(name, network)
+            return 0
+        if options.cache is None:
+            parser.error("--bottleneck needs --cache")
         gates: tuple[Gate, ...] = ()
         if options.filter:
             job = _open(read_recipe("yolov3-tiny-filter"), options.filter, options)

@@ -125,12 +125,9 @@ class YoloJob:
         return self.network
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        encoder, restore = self.network.encoder, self.network.restore
+        encoder = self.network.encoder
         assert isinstance(encoder, klt.KltEncoder)
-        return decoding_groups(self.network) | {
-            "klt": [*encoder.linear.parameters(), *restore.decoder.linear.parameters()],
-            "encoder": [*encoder.inner.parameters(), *encoder.outer.parameters()],
-        }
+        return klt.groups(encoder, self.network.restore.decoder) | later_groups(self.network)
 
     def begin(self, stage: StageRecipe) -> None:
         self._settings = settings_as(stage, Settings)
@@ -182,12 +179,9 @@ class YoloJob:
         return transform.scaled(scale_for(latents, options.start_bpp * STRIDE**2))
 
 
-def decoding_groups(network: Network) -> dict[str, list[nn.Parameter]]:
-    """The groups of all but the encoder, and but for the decoder's linear part."""
-    decoder = network.restore.decoder
-    parts = (decoder.inner, decoder.blocks, decoder.outer, decoder.last)
+def later_groups(network: Network) -> dict[str, list[nn.Parameter]]:
+    """What learns beside encoder and decoder."""
     return {
-        "decoder": [parameter for part in parts for parameter in part.parameters()],
         "prior": list(network.prior.parameters()),
         "tail": [*network.restore.sixth.parameters(), *network.restore.eighth.parameters()],
     }

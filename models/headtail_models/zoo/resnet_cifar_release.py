@@ -54,7 +54,7 @@ from headtail_models.training.export import halve
 from headtail_models.training.recipe import Recipe, read_recipe
 from headtail_models.training.releasing import write_stage
 from headtail_models.training.trainer import read_best
-from headtail_models.zoo.board_bundle import RECORD
+from headtail_models.zoo.own_bundle import RECORD
 from headtail_models.zoo.resnet_cifar import CUT, NAME
 from headtail_models.zoo.versions import VERSIONS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from headtail_models.bundle.manifest import Manifest
-from headtail_models.zoo.board_bundle import write
+from headtail_models.zoo.own_bundle import write
 
 NAME: Final = "spoken-digits"
 ASSETS: Final[tuple[str, ...]] = ()

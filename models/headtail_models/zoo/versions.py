@@ -3,7 +3,7 @@
 from typing import Final
 
 VERSIONS: Final = {
-    "yolov3-tiny-coco": "1.2",
+    "yolov3-tiny-coco": "1.3",
     "mobilenetv2-imagenet": "1.0",
     "yamnet-audio": "1.0",
     "resnet-cifar10": "1.1",

@@ -5,9 +5,7 @@ Needs a tar of COCO photos, which Headtail does not hold; without it the benchma
 
 import argparse
 import re
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +14,10 @@ from rich.progress import track
 
 from headtail.bench.report import Report
 from headtail.data_folder import DATA, in_data
+from headtail.provision import ensure_bundle
 from headtail_models import plotting, zoo
 from headtail_models.bundle import Bundle, open_bundle
-from headtail_models.bundle.manifest import Measured
+from headtail_models.bundle.manifest import Measured, MeasuredPicture
 from headtail_models.data.coco_photos import CocoPhotos
 from headtail_models.zoo.evaluation import PICTURE, SHRUNK, Evaluation, Evaluator, Variant
 from headtail_models.zoo.records import Accuracy, encode
@@ -65,9 +64,9 @@ def run(options: argparse.Namespace) -> Report:
         report.skip(f"no photo set at {options.photos}")
         return report
     photos = CocoPhotos(options.photos)
-    with _bundle(options.bundle) as bundle:
-        report.settings["bundle"] = bundle.name
-        evaluation = _evaluate(bundle, photos, options)
+    bundle = _bundle(options.bundle)
+    report.settings["bundle"] = bundle.name
+    evaluation = _evaluate(bundle, photos, options)
     _fill(report, evaluation, whole=options.limit is None)
     if options.markdown is not None:
         options.markdown.write_text(_markdown(evaluation))
@@ -78,13 +77,8 @@ def run(options: argparse.Namespace) -> Report:
     return report
 
 
-@contextmanager
-def _bundle(path: Path | None) -> Iterator[Bundle]:
-    if path is not None:
-        yield open_bundle(path)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield open_bundle(zoo.build(zoo.known()[0], Path(folder) / "bundle"))
+def _bundle(path: Path | None) -> Bundle:
+    return open_bundle(path or ensure_bundle(zoo.known()[0]))
 
 
 def _evaluate(bundle: Bundle, photos: CocoPhotos, options: argparse.Namespace) -> Evaluation:
@@ -138,14 +132,24 @@ def _record(bundle: Bundle, evaluation: Evaluation, split: str) -> Accuracy:
     """What goes into the manifest of the next build."""
     full = evaluation.full.map50
     cuts: dict[str, tuple[Measured, ...]] = {}
+    pictures: list[MeasuredPicture] = []
     for variant in evaluation.variants:
-        if variant.place not in (PICTURE, SHRUNK):
-            measured = Measured(
-                codec=variant.codec,
-                value=round(variant.precision.map50, 4),
-                drop=round(full - variant.precision.map50, 4),
-                mean_bytes=round(variant.mean_bytes),
+        value = round(variant.precision.map50, 4)
+        drop = round(full - variant.precision.map50, 4)
+        mean_bytes = round(variant.mean_bytes)
+        if variant.place == PICTURE:
+            codec, quality = variant.codec.split(" ")
+            pictures.append(
+                MeasuredPicture(
+                    codec="jpeg" if codec == "jpeg" else "webp",
+                    quality=int(quality),
+                    value=value,
+                    drop=drop,
+                    mean_bytes=mean_bytes,
+                )
             )
+        elif variant.place != SHRUNK:
+            measured = Measured(codec=variant.codec, value=value, drop=drop, mean_bytes=mean_bytes)
             cuts[variant.place] = (*cuts.get(variant.place, ()), measured)
     return Accuracy(
         network=bundle.manifest.name,
@@ -153,6 +157,7 @@ def _record(bundle: Bundle, evaluation: Evaluation, split: str) -> Accuracy:
         split=f"{evaluation.photos} photos of COCO {split}",
         full_value=round(full, 4),
         cuts=cuts,
+        pictures=tuple(pictures),
     )
 
 

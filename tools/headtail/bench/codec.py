@@ -8,10 +8,8 @@ process CPU time on one thread, the least of several runs: the machine may be bu
 """
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +24,7 @@ from rich.progress import track
 
 from headtail.bench.report import Report
 from headtail.data_folder import DATA, in_data
+from headtail.provision import ensure_bundle
 from headtail_fabric.codec import TensorCodec
 from headtail_fabric.rans import (
     AffineLevels,
@@ -141,30 +140,25 @@ def run(options: argparse.Namespace) -> Report:
     return report
 
 
-@contextmanager
-def _bundle(path: Path | None) -> Iterator[Bundle]:
-    if path is not None:
-        yield open_bundle(path)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield open_bundle(zoo.build(zoo.known()[0], Path(folder) / "bundle"))
+def _bundle(path: Path | None) -> Bundle:
+    return open_bundle(path or ensure_bundle(zoo.known()[0]))
 
 
 def _photo_specimens(options: argparse.Namespace) -> Iterator[_Specimens]:
     photos = CocoPhotos(options.photos)
-    with _bundle(options.bundle) as bundle:
-        train = _features(bundle, photos, "train2017", options.train)
-        test = _features(bundle, photos, "val2017", options.test)
-        for cut, bits in (("L7", 4), ("L5", 4), ("L7", 8)):
-            quantiser = bundle.quantiser(cut, f"q{bits}")
-            assert quantiser is not None  # every cut of the bundle has both
-            scales = AffineLevels(quantiser, bits=bits)
-            yield _Specimens(
-                name=f"layer {cut[1:]} at {bits} bits",
-                quantiser=scales,
-                train=[scales.levels(tensor) for tensor in train[cut]],
-                test=test[cut],
-            )
+    bundle = _bundle(options.bundle)
+    train = _features(bundle, photos, "train2017", options.train)
+    test = _features(bundle, photos, "val2017", options.test)
+    for cut, bits in (("L7", 4), ("L5", 4), ("L7", 8)):
+        quantiser = bundle.quantiser(cut, f"q{bits}")
+        assert quantiser is not None  # every cut of the bundle has both
+        scales = AffineLevels(quantiser, bits=bits)
+        yield _Specimens(
+            name=f"layer {cut[1:]} at {bits} bits",
+            quantiser=scales,
+            train=[scales.levels(tensor) for tensor in train[cut]],
+            test=test[cut],
+        )
     for channels, block, name in (
         (12, 1, "layer 5, 12 components a place"),
         (48, 2, "layer 5, 48 components of 2x2 places"),

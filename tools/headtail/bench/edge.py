@@ -16,7 +16,8 @@ from rich.progress import Progress
 
 from headtail.bench.report import Report
 from headtail.load.bare import bare_rate
-from headtail.load.devices import Devices
+from headtail.load.closed_loop import ClosedLoop
+from headtail.load.device_dialogue import devices, port_of
 from headtail.load.payload import real_payload
 from headtail.load.served import Served
 from headtail.local_edge import LocalEdge
@@ -71,7 +72,9 @@ def run(options: argparse.Namespace) -> Report:
             served: list[Served] = []
             bare: list[float] = []
             for _ in range(options.turns):
-                with Devices(edge.endpoint, clients, payload, in_flight=_IN_FLIGHT) as crowd:
+                with ClosedLoop(
+                    port_of(edge.endpoint), devices(clients, payload), in_flight=_IN_FLIGHT
+                ) as crowd:
                     crowd.run(0.2)
                     served.append(crowd.run(options.seconds))
                 size = max(1, round(served[-1].batch or 1))

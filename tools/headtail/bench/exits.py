@@ -6,9 +6,7 @@ which Headtail does not hold; without it the benchmark is skipped.
 """
 
 import argparse
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +17,10 @@ from numpy.typing import NDArray
 
 from headtail.bench.report import Cell, Report
 from headtail.data_folder import DATA, data_folder
+from headtail.provision import ensure_bundle
 from headtail_fabric.config import cache_home
 from headtail_fabric.errors import ConfigError, ResourceError
-from headtail_models.bundle import Bundle, open_bundle, write_bundle
+from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.bundle.manifest import Cut
 from headtail_models.data.cifar10 import FILE, Cifar10, Split
 from headtail_models.exits.cascade import Cascade
@@ -37,7 +36,7 @@ from headtail_models.exits.survey import (
 from headtail_models.exits.thresholds import CLOSED, Point, measure
 from headtail_models.exits.timing import Timed, time_points
 from headtail_models.task import task_for
-from headtail_models.zoo import resnet_cifar
+from headtail_models.zoo.resnet_cifar import NAME
 
 MAX_DROP: Final = 0.01
 _NOTE: Final = (
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", type=Path, nargs="?", metavar="DIR", help=f"holds {FILE}; default ${DATA}"
     )
-    parser.add_argument("--bundle", type=Path, metavar="PATH", help="default: resnet-cifar10")
+    parser.add_argument("--bundle", default=NAME, help=f"a bundle's path or name (default {NAME})")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="for the decoded pictures")
     parser.add_argument(
         "--limit", type=_count, metavar="N", help="N pictures a split; targets are not judged"
@@ -78,9 +77,9 @@ def run(options: argparse.Namespace) -> Report:
         report.skip(f"no {FILE}: name the folder that holds it, or set {DATA}")
         return report
     pictures = Cifar10(folder / FILE, cache=options.cache or cache_home() / "data")
-    with _bundle(options.bundle) as bundle:
-        report.settings["bundle"] = bundle.name
-        _measure(report, bundle, pictures, options)
+    bundle = open_bundle(ensure_bundle(options.bundle))
+    report.settings["bundle"] = bundle.name
+    _measure(report, bundle, pictures, options)
     return report
 
 
@@ -89,18 +88,6 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return value
-
-
-@contextmanager
-def _bundle(path: Path | None) -> Iterator[Bundle]:
-    if path is not None:
-        yield open_bundle(path)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "source"
-        source.mkdir()
-        manifest = resnet_cifar.write(source)
-        yield open_bundle(write_bundle(source, manifest, Path(folder) / "bundle"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """What an eavesdropper who has the bundle can see of a picture in what crosses a cut.
 
 An inverter is trained for each cut and codec on other photos than those it is tried on; the photos
-it draws are compared with the true ones. Needs a tar of COCO photos and the extra `train`.
+it draws are compared with the true ones. Examples are drawn from frames of a public clip, since the
+photos may not be passed on. Needs a tar of COCO photos and the extra `train`.
 """
 
 import argparse
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,23 +20,44 @@ from rich.progress import Progress
 from headtail.bench.accuracy import PHOTOS
 from headtail.bench.report import Report
 from headtail.data_folder import in_data
-from headtail_models import zoo
+from headtail.provision import ensure_bundle, ensure_clip
+from headtail.rates.blocks import block_crossings
+from headtail_fabric.codec import TensorCodec
+from headtail_fabric.codec.affine import AffineCodec
 from headtail_models.bundle import Bundle, open_bundle
+from headtail_models.bundle.manifest import Preprocess
 from headtail_models.data.coco_photos import CocoPhotos
+from headtail_models.data.imagenet_photos import ImagenetPhotos
 from headtail_models.entrance import PictureEntrance, pictures_of
-from headtail_models.head_chain import HeadChain
+from headtail_models.rate.block import ranges
+from headtail_models.rate.cut import Crossing, cut_crossing
+from headtail_models.rate.errors import RateError
+from headtail_models.rate.samples import IMAGENET
+from headtail_models.training.pictures import read_pictures
+from headtail_models.vision.prepare import Picture
 
-_WAYS: Final = (
-    "L5/q8",
-    "L7/q4",
-    "bottleneck/rans-fine",
-    "bottleneck/rans",
-    "bottleneck/rans-least",
-    "light/rans",
-)
+_BUNDLE: Final = "yolov3-tiny-coco"
+_WAYS: Final[Mapping[str, tuple[str, ...]]] = {
+    _BUNDLE: (
+        "L5/raw",
+        "L7/q4",
+        "bottleneck/rans-fine",
+        "bottleneck/rans",
+        "bottleneck/rans-least",
+        "light/rans",
+    ),
+    "mobilenetv2-imagenet": (
+        "f2/raw",
+        "f6/q4",
+        "bottleneck/rans-fine",
+        "bottleneck/rans",
+        "bottleneck/rans-least",
+    ),
+}
 _TRAINED_ON: Final = "train2017"
 _TRIED_ON: Final = "val2017"
 _SHOWN: Final = 4
+_BLOCK_BITS: Final = 8
 _COLUMNS: Final = ("what crosses", "bytes", "PSNR dB", "SSIM")
 
 Floats = NDArray[np.float32]
@@ -43,28 +65,33 @@ Floats = NDArray[np.float32]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--bundle", type=Path, metavar="PATH", help="default: yolov3-tiny-coco, built afresh"
+        "--bundle", default=_BUNDLE, help=f"a bundle's path or name (default {_BUNDLE})"
     )
     parser.add_argument("--photos", type=Path, metavar="TAR", default=in_data(PHOTOS))
     parser.add_argument(
-        "--ways", default=",".join(_WAYS), metavar="LIST", help="CUT/CODEC, comma-separated"
+        "--also",
+        type=Path,
+        metavar="TAR",
+        default=in_data(IMAGENET),
+        help="ImageNet photos that the attack learns from, too; default: of the data's folder",
     )
-    parser.add_argument("--steps", type=int, default=1500, metavar="N", help="of each (1500)")
+    parser.add_argument("--ways", metavar="LIST", help="CUT/CODEC, comma-separated")
+    parser.add_argument(
+        "--blocks", type=Path, metavar="DIR", help="published blocks too, as for rate-accuracy"
+    )
+    parser.add_argument("--steps", type=int, default=2000, metavar="N", help="of each (2000)")
     parser.add_argument("--limit", type=int, metavar="N", help="take N photos of each split only")
-    parser.add_argument("--pictures", type=Path, metavar="PNG", help="write examples side by side")
+    parser.add_argument(
+        "--pictures", type=Path, metavar="PNG", help="write frames of the clip, side by side"
+    )
+    parser.add_argument(
+        "--clip", type=Path, metavar="VIDEO", help="of those frames; default: a public one"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table to FILE")
 
 
 def run(options: argparse.Namespace) -> Report:
-    report = Report(
-        "inversion",
-        {
-            "steps": options.steps,
-            "limit": options.limit,
-            "trained on": _TRAINED_ON,
-            "tried on": _TRIED_ON,
-        },
-    )
+    report = Report("inversion", {"steps": options.steps, "limit": options.limit})
     try:
         from headtail_models.inversion import attack, similarity
     except ImportError as missing:
@@ -73,35 +100,39 @@ def run(options: argparse.Namespace) -> Report:
     if options.photos is None or not options.photos.exists():
         report.skip("no photo set: name one with --photos, or its folder with HEADTAIL_DATA")
         return report
-    with tempfile.TemporaryDirectory() as folder:
-        path = options.bundle or zoo.build(zoo.known()[0], Path(folder) / "bundle")
-        bundle = open_bundle(path)
-        report.settings["bundle"] = bundle.name
-        photos = _Photos(bundle, CocoPhotos(options.photos), options.limit)
-        rows, drawn = [], []
-        with Progress(console=Console(stderr=True), transient=True) as bars:
-            for way in options.ways.split(","):
-                crossing = _Crossing(bundle, way)
-                taught, tried = (crossing.pairs(inputs) for inputs in (photos.taught, photos.tried))
-                inverter = attack.learn(
-                    attack.Pairs(crossed=taught[0], pictures=photos.small(photos.taught)),
-                    steps=options.steps,
-                    progress=_Bar(bars, way, options.steps),
-                )
-                true = photos.small(photos.tried)
-                seen = attack.draw(inverter, attack.Pairs(crossed=tried[0], pictures=true))
-                pairs = list(zip(seen, true, photos.insides, strict=True))
-                psnr = _mean(similarity.psnr, pairs)
-                ssim = _mean(similarity.ssim, pairs)
-                name = way.replace("/", "_").replace("-", "_")
-                report.figure(f"psnr_{name}", psnr)
-                report.figure(f"ssim_{name}", ssim)
-                rows.append([way, f"{tried[1]:,.0f}", f"{psnr:.1f}", f"{ssim:.3f}"])
-                drawn.append((way, seen[:_SHOWN]))
+    bundle = open_bundle(ensure_bundle(options.bundle))
+    scenes = _Scenes(bundle, options)
+    report.settings |= {
+        "bundle": bundle.name,
+        "trained on": f"{len(scenes.taught.pictures)} photos of {_TRAINED_ON} and ImageNet",
+        "tried on": f"{len(scenes.tried.pictures)} photos of {_TRIED_ON}",
+    }
+    rows, drawn = [], []
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        for way in _ways(bundle, options, scenes):
+            taught, _ = way.cross(scenes.taught.pictures)
+            inverter = attack.learn(
+                attack.Pairs(crossed=taught, pictures=scenes.taught.small),
+                steps=options.steps,
+                progress=_Bar(bars, way.name, options.steps),
+            )
+            crossed, size = way.cross(scenes.tried.pictures)
+            pairs = attack.Pairs(crossed=crossed, pictures=scenes.tried.small)
+            seen = attack.draw(inverter, pairs)
+            psnr = _mean(similarity.psnr, seen, scenes.tried)
+            ssim = _mean(similarity.ssim, seen, scenes.tried)
+            name = way.name.replace("/", "_").replace("-", "_")
+            report.figure(f"psnr_{name}", psnr)
+            report.figure(f"ssim_{name}", ssim)
+            rows.append([way.name, f"{size:,.0f}", f"{psnr:.1f}", f"{ssim:.3f}"])
+            if scenes.shown is not None:
+                crossed, _ = way.cross(scenes.shown.pictures)
+                pairs = attack.Pairs(crossed=crossed, pictures=scenes.shown.small)
+                drawn.append((way.name, attack.draw(inverter, pairs)))
     report.table("What the attack recovers", _COLUMNS, rows)
     report.note("lower is more private; a larger attack with more photos would see more")
-    if options.pictures is not None:
-        _write(options.pictures, [("the picture", true[:_SHOWN]), *drawn])
+    if scenes.shown is not None:
+        _write(options.pictures, [("the picture", scenes.shown.small), *drawn])
     if options.markdown is not None:
         options.markdown.write_text(_markdown(rows), encoding="utf-8")
     return report
@@ -117,66 +148,118 @@ class _Bar:
         self._bars.update(self._task, completed=done)
 
 
-class _Photos:
-    """Inputs of the network, (1, 3, h, w) each, and where the picture lies in them."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Split:
+    """Pictures; how the network sees them, at half of its size, (N, 3, side, side) from 0 to 1; and
+    where in that each lies."""
 
-    def __init__(self, bundle: Bundle, photos: CocoPhotos, limit: int | None) -> None:
-        self._entrance = PictureEntrance(pictures_of(bundle.manifest))
-        self.side = bundle.manifest.full.inputs[0].shape[1] // 2
-        """Of the pictures that are drawn: half of the network's input."""
-        self.taught = [image for image, _ in self._inputs(photos, _TRAINED_ON, limit)]
-        tried = list(self._inputs(photos, _TRIED_ON, limit))
-        self.tried = [image for image, _ in tried]
-        self.insides = [inside for _, inside in tried]
+    pictures: Sequence[Picture]
+    small: Floats
+    insides: Sequence[tuple[slice, slice]]
 
-    def small(self, images: list[Floats]) -> Floats:
-        """All as one array (N, 3, side, side)."""
-        shrunk = [
-            cv2.resize(
-                image[0].transpose(1, 2, 0), (self.side, self.side), interpolation=cv2.INTER_AREA
+
+class _Scenes:
+    """What the attack learns from, what it is tried on, and what is shown of it."""
+
+    def __init__(self, bundle: Bundle, options: argparse.Namespace) -> None:
+        self._way = pictures_of(bundle.manifest)
+        self._entrance = PictureEntrance(self._way)
+        limit = options.limit
+        photos = CocoPhotos(options.photos)
+        taught = [photo.picture for photo in photos.photos(_TRAINED_ON, limit=limit)]
+        if options.also is not None and options.also.exists():
+            also = ImagenetPhotos(options.also)
+            taught += [photo.picture for photo in also.photos("train", limit=limit)]
+        self.taught = self._split(taught)
+        self.tried = self._split([photo.picture for photo in photos.photos(_TRIED_ON, limit=limit)])
+        self.shown = None if options.pictures is None else self._split(_frames(options.clip))
+
+    def _split(self, pictures: Sequence[Picture]) -> _Split:
+        side = self._way.height // 2
+        small, insides = [], []
+        for picture in pictures:
+            tensor, geometry = self._entrance.prepare(picture)
+            plane = _from_0_to_1(tensor[0], self._way).transpose(1, 2, 0)
+            small.append(cv2.resize(plane, (side, side), interpolation=cv2.INTER_AREA))
+            scale = side / geometry.network_height
+            insides.append(
+                (
+                    _inside(geometry.top * scale, geometry.inner_height * scale, side),
+                    _inside(geometry.left * scale, geometry.inner_width * scale, side),
+                )
             )
-            for image in images
-        ]
-        return np.ascontiguousarray(np.stack(shrunk).transpose(0, 3, 1, 2), dtype=np.float32)
-
-    def _inputs(
-        self, photos: CocoPhotos, split: str, limit: int | None
-    ) -> Iterator[tuple[Floats, tuple[slice, slice]]]:
-        for photo in photos.photos(split, limit=limit):
-            image, geometry = self._entrance.prepare(photo.picture)
-            scale = self.side / geometry.network_height
-            top, left = round(geometry.top * scale), round(geometry.left * scale)
-            rows = slice(top, top + round(geometry.inner_height * scale))
-            columns = slice(left, left + round(geometry.inner_width * scale))
-            yield image, (rows, columns)
+        planes = np.stack(small).transpose(0, 3, 1, 2)
+        return _Split(
+            pictures=pictures,
+            small=np.ascontiguousarray(planes, dtype=np.float32),
+            insides=insides,
+        )
 
 
-class _Crossing:
-    """What arrives on the other side of one cut in one codec."""
+def _inside(start: float, length: float, side: int) -> slice:
+    return slice(max(0, round(start)), min(side, round(start) + round(length)))
 
-    def __init__(self, bundle: Bundle, way: str) -> None:
-        cut, _, codec = way.partition("/")
-        self._chain = HeadChain(bundle.cut(cut), bundle.open_stage)
-        self._codec = bundle.codecs(cut).new(codec)
 
-    def pairs(self, inputs: list[Floats]) -> tuple[Floats, float]:
+def _from_0_to_1(tensor: Floats, way: Preprocess) -> Floats:
+    if not way.mean:
+        return tensor
+    mean, std = (np.array(one, dtype=np.float32).reshape(3, 1, 1) for one in (way.mean, way.std))
+    planes: Floats = np.clip(tensor * std + mean, 0, 1)
+    return planes
+
+
+def _frames(clip: Path | None) -> list[Picture]:
+    """Some frames of the clip, from all of its length."""
+    frames = list(read_pictures(clip or ensure_clip()))
+    places = np.linspace(0, len(frames) - 1, _SHOWN + 2)[1:-1].astype(int)
+    return [frames[place] for place in places]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Way:
+    """A cut in a codec."""
+
+    name: str
+    crossing: Crossing
+    codec: TensorCodec
+
+    def cross(self, pictures: Sequence[Picture]) -> tuple[Floats, float]:
         """All that arrives, (N, C, h, w), and the mean bytes of a payload."""
         arrived, sizes = [], []
-        for image in inputs:
-            tensor = self._chain.run(image, heed=False).tensor
-            assert tensor is not None  # no gate was heeded
-            payload = self._codec.encode(tensor)
+        for picture in pictures:
+            tensor = self.crossing.cross(picture)
+            payload = self.codec.encode(tensor)
             sizes.append(memoryview(payload).nbytes)
-            arrived.append(self._codec.decode(payload, tensor.shape))
+            arrived.append(self.codec.decode(payload, tensor.shape))
         return np.concatenate(arrived).astype(np.float32, copy=False), float(np.mean(sizes))
 
 
-def _mean(measure: Any, pairs: list[tuple[Floats, Floats, tuple[slice, slice]]]) -> float:
+def _ways(bundle: Bundle, options: argparse.Namespace, scenes: _Scenes) -> Iterator[_Way]:
+    known = _WAYS.get(bundle.manifest.name)
+    names = known if options.ways is None else options.ways.split(",")
+    if names is None:
+        raise RateError(f"name the cuts and codecs of {bundle.name} with --ways CUT/CODEC,...")
+    for name in names:
+        cut, _, codec = name.partition("/")
+        yield _Way(
+            name=name,
+            crossing=cut_crossing(bundle, bundle.cut(cut), threads=1),
+            codec=bundle.codecs(cut).new(codec),
+        )
+    if options.blocks is None:
+        return
+    for crossing in block_crossings(bundle, options.blocks):
+        tensors = [crossing.cross(picture) for picture in scenes.taught.pictures]
+        codec = AffineCodec(bits=_BLOCK_BITS, quantiser=ranges(tensors))
+        yield _Way(name=f"{crossing.name}/{codec.id}", crossing=crossing, codec=codec)
+
+
+def _mean(measure: Any, seen: Floats, split: _Split) -> float:
     """Of the part that the picture covers."""
     values = []
-    for seen, true, (rows, columns) in pairs:
-        one, two = (image[:, rows, columns].transpose(1, 2, 0) for image in (seen, true))
-        values.append(measure(one, two))
+    for one, true, (rows, columns) in zip(seen, split.small, split.insides, strict=True):
+        found, wanted = (image[:, rows, columns].transpose(1, 2, 0) for image in (one, true))
+        values.append(measure(found, wanted))
     return float(np.mean(values))
 
 

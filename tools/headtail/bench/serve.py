@@ -11,6 +11,7 @@ import argparse
 import base64
 import json
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -23,8 +24,9 @@ from rich.progress import Progress
 
 from headtail.bench.report import Cell, Report
 from headtail.load.bare import bare_rate
-from headtail.load.devices import Devices
-from headtail.load.http_clients import HttpClients
+from headtail.load.closed_loop import ClosedLoop
+from headtail.load.device_dialogue import devices, port_of
+from headtail.load.http_dialogue import HttpDialogue
 from headtail.load.payload import Payload, real_payload
 from headtail.load.rival_process import RivalProcess
 from headtail.load.rivals.tail import CODEC
@@ -40,10 +42,12 @@ _WARM_UP_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """One server under one crowd: what the clients saw, what its processes took."""
+    """One server under one crowd: what the clients saw, what its processes took, and the clients,
+    for each request."""
 
     served: Served
     cpu_ms: float
+    clients_ms: float
     memory_mb: float
 
 
@@ -58,6 +62,7 @@ class _Setting:
     payload: Payload
     workers: int
     max_batch: int
+    batch_wait_s: float
     folder: Path
 
 
@@ -69,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2, help="of every server (default 2)")
     parser.add_argument(
         "--max-batch", type=int, default=8, help="of every server that batches (default 8)"
+    )
+    parser.add_argument(
+        "--batch-wait-ms",
+        type=float,
+        default=1.0,
+        help="how long LitServe and Ray Serve hold a batch back for more requests (default 1)",
     )
     parser.add_argument("--ray", action="store_true", help="Ray Serve too: 1 GB, a slow start")
 
@@ -89,6 +100,7 @@ def run(options: argparse.Namespace) -> Report:
             "workers": options.workers,
             "threads_a_worker": 1,
             "max_batch": options.max_batch,
+            "rivals_wait_ms": options.batch_wait_ms,
             "in_flight_a_client": 1,
             "curve": "off",
             "turns": options.turns,
@@ -103,6 +115,7 @@ def run(options: argparse.Namespace) -> Report:
             payload=payload,
             workers=options.workers,
             max_batch=options.max_batch,
+            batch_wait_s=options.batch_wait_ms / 1000,
             folder=Path(folder),
         )
         task = progress.add_task("serve", total=options.turns * (1 + len(rivals)) * len(_CLIENTS))
@@ -152,6 +165,7 @@ def _tell(
                         for field in ("p50_ms", "p95_ms", "p99_ms")
                     ),
                     statistics.median(turn.cpu_ms for turn in runs),
+                    statistics.median(turn.clients_ms for turn in runs),
                     statistics.median(turn.memory_mb for turn in runs),
                     statistics.median(batches) if batches else None,
                 ]
@@ -167,7 +181,7 @@ def _tell(
             for turn, rate in zip(turns["headtail", clients], bare[clients], strict=True)
         )
         report.figure(f"bare_ratio_{clients}", bare_ratio)
-        rows.append(["bare loop", statistics.median(bare[clients]), *[None] * 6])
+        rows.append(["bare loop", statistics.median(bare[clients]), *[None] * 7])
         report.table(
             f"{clients} clients",
             [
@@ -177,6 +191,7 @@ def _tell(
                 "p95 ms",
                 "p99 ms",
                 "CPU-ms a request",
+                "clients' CPU-ms",
                 "MB",
                 "mean batch",
             ],
@@ -209,8 +224,8 @@ def _headtail(setting: _Setting) -> Iterator[_Measure]:
     with LocalEdge(setting.bundle, log=setting.folder / "edge.log", options=options) as edge:
 
         def measure(clients: int, seconds: float) -> _Turn:
-            with Devices(edge.endpoint, clients, setting.payload, in_flight=1) as devices:
-                return _turn(edge.pid, devices.run, seconds)
+            with ClosedLoop(port_of(edge.endpoint), devices(clients, setting.payload)) as crowd:
+                return _turn(edge.pid, crowd, seconds)
 
         yield measure
 
@@ -219,10 +234,12 @@ def _headtail(setting: _Setting) -> Iterator[_Measure]:
 def _rival(name: str, setting: _Setting) -> Iterator[_Measure]:
     options = ["--bundle", str(setting.bundle), "--cut", setting.payload.cut]
     options += ["--workers", str(setting.workers), "--max-batch", str(setting.max_batch)]
+    options += ["--batch-wait-s", str(setting.batch_wait_s)]
     body, content_type = bytes(setting.payload.buffers[0]), "application/octet-stream"
     if name == "litserve":
         body = json.dumps({"tensor": base64.b64encode(body).decode()}).encode()
         content_type = "application/json"
+    headers = {"Content-Type": content_type}
     path = "/" if name == "ray" else "/predict"
     with RivalProcess(
         f"{name}_server",
@@ -232,20 +249,22 @@ def _rival(name: str, setting: _Setting) -> Iterator[_Measure]:
     ) as process:
 
         def measure(clients: int, seconds: float) -> _Turn:
-            crowd = HttpClients(
-                process.port, clients, path=path, body=body, headers={"Content-Type": content_type}
-            )
-            return _turn(process.pid, crowd.run, seconds)
+            dialogues = [
+                HttpDialogue(path=path, body=body, headers=headers) for _ in range(clients)
+            ]
+            with ClosedLoop(process.port, dialogues) as crowd:
+                return _turn(process.pid, crowd, seconds)
 
         yield measure
 
 
-def _turn(pid: int, crowd: Callable[[float], Served], seconds: float) -> _Turn:
-    before = usage(pid)
-    served = crowd(seconds)
-    after = usage(pid)
+def _turn(pid: int, crowd: ClosedLoop, seconds: float) -> _Turn:
+    before, began_s = usage(pid), time.process_time()
+    served = crowd.run(seconds)
+    after, ended_s = usage(pid), time.process_time()
     return _Turn(
         served=served,
         cpu_ms=1000 * (after.cpu_s - before.cpu_s) / served.requests,
+        clients_ms=1000 * (ended_s - began_s) / served.requests,
         memory_mb=after.memory_mb,
     )

@@ -1,18 +1,19 @@
 """(d) What the gateway adds to the engine: a tail over HTTP against the same tail called in Python,
-and requests per second against a bare Starlette application that runs it.
+and requests per second against a bare Starlette application that runs it, and LitServe.
 
-A small tail, so that what is around it shows. The servers are processes of their own; each client
-keeps its connection.
+A small tail, so that what is around it shows. The servers are processes of their own, and take
+turns; clients keep their connections, and are one process with a bare socket each.
 """
 
 import argparse
-import http.client
+import base64
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,19 +23,30 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 
-from headtail.bench.report import Report
+from headtail.bench.report import Cell, Report
+from headtail.load.closed_loop import ClosedLoop
+from headtail.load.http_dialogue import HttpDialogue
+from headtail.load.rival_process import RivalProcess
+from headtail.load.rivals.tail import CODEC
 from headtail_cloud.core.task import TailItem
 from headtail_cloud.engines.loading import load_tails
 from headtail_cloud.engines.served_tail import ServedTail, TailInput
 from headtail_cloud.engines.tail import TailEngine
 from headtail_cloud.open_inference.message import HEADER_LENGTH, encode_request
+from headtail_fabric.codec.base import Array
+from headtail_models.bundle import open_bundle
 from headtail_models.bundle.specimen import write_specimen
 
-_ASKS: Final = 300
+_CUT: Final = "early"
 _CLIENTS: Final = 8
-_SECONDS: Final = 3.0
+_WARM_UP_S: Final = 0.5
+_SECONDS: Final = 2.0
+_CALLS: Final = 300
 
-Ask = Callable[[http.client.HTTPConnection], None]
+_Seen = tuple[float, float]
+"""One client's median latency, in milliseconds; requests a second of several clients."""
+_Look = Callable[[], _Seen]
+_Dialogue = Callable[[], HttpDialogue]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,107 +54,98 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(report: Report, options: argparse.Namespace) -> None:
-    with TemporaryDirectory() as folder:
-        path = write_specimen(Path(folder) / "specimen")
-        (tail,) = load_tails([f"{path}:early"])
+    with TemporaryDirectory() as name, ExitStack() as servers:
+        folder = Path(name)
+        path = write_specimen(folder / "specimen")
+        (tail,) = load_tails([f"{path}:{_CUT}"])
         tensor = np.random.default_rng(0).random((1, *tail.input.shape), dtype=np.float32)
-        body, length = encode_request(tail.input.name, tensor)
-        headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"}
-        ours = _asker(f"/v2/models/{tail.name}/infer", body, headers)
-        bare = _asker("/", tensor.tobytes(), {})
-        engine_ms = _engine_ms(tail, tensor.tobytes(), tensor.shape)
-        turns: list[tuple[float, float, float, float]] = []
-        serve = ("cloud", "serve", "--port", "0", "--threads", "1", "--model", f"{path}:early")
-        with (
-            _server([sys.executable, "-m", "headtail", *serve]) as gateway,
-            _server([sys.executable, "-c", _BARE, f"{path}:early"]) as starlette,
-        ):
-            for _ in range(options.turns):
-                turns.append(
-                    (
-                        _latency_ms(gateway, ours),
-                        _latency_ms(starlette, bare),
-                        _rate(gateway, ours),
-                        _rate(starlette, bare),
-                    )
-                )
-    ours_ms, bare_ms, ours_rate, bare_rate = (median(side) for side in zip(*turns, strict=True))
-    report.table(
-        "One tail over HTTP",
-        ["", "p50 ms", f"requests/s, {_CLIENTS} clients"],
-        [
-            ["engine alone", engine_ms, None],
-            ["Headtail's gateway", ours_ms, ours_rate],
-            ["bare Starlette", bare_ms, bare_rate],
-        ],
-    )
-    report.target("gateway_overhead_p50_ms", ours_ms - engine_ms, "<=", 1.0)
-    report.figure("gateway_rate_vs_starlette", ours_rate / bare_rate)
+        engine_ms = _engine_ms(tail, tensor)
+        looks = {
+            "headtail": servers.enter_context(_headtail(path, tail, tensor)),
+            "starlette": servers.enter_context(_starlette(path, tensor)),
+        }
+        if find_spec("litserve") is not None:
+            looks["litserve"] = servers.enter_context(_litserve(path, tensor, folder))
+        else:
+            report.note("LitServe is not installed: pip install 'headtail[bench-serve]'")
+        turns = [{who: look() for who, look in looks.items()} for _ in range(options.turns)]
+    rows: list[list[Cell]] = [["engine alone", engine_ms, None]]
+    for who in looks:
+        latency_ms, rate = (median(turn[who][at] for turn in turns) for at in (0, 1))
+        rows.append([who, latency_ms, rate])
+        if who == "headtail":
+            report.target("gateway_overhead_p50_ms", latency_ms - engine_ms, "<=", 1.0)
+            continue
+        ratio = median(turn["headtail"][1] / turn[who][1] for turn in turns)
+        report.figure(f"gateway_rate_vs_{who}", ratio)
+        report.figure(f"{who}_overhead_p50_ms", latency_ms - engine_ms)
+    report.table("One tail over HTTP", ["", "p50 ms", f"requests/s, {_CLIENTS} clients"], rows)
 
 
-def _engine_ms(tail: ServedTail, payload: bytes, shape: tuple[int, ...]) -> float:
+def _engine_ms(tail: ServedTail, tensor: Array) -> float:
     engine = TailEngine([tail], max_batch=8)
-    item = TailItem(
-        request_id="1", segment=tail.segment, input=TailInput(payload=payload, shape=shape)
-    )
-    return _middle_ms(lambda: engine.step([item]))
-
-
-def _asker(path: str, body: bytes, headers: dict[str, str]) -> Ask:
-    def ask(connection: http.client.HTTPConnection) -> None:
-        connection.request("POST", path, body, headers)
-        with connection.getresponse() as reply:
-            answer = reply.read()
-            if reply.status != 200:
-                raise RuntimeError(f"{reply.status}: {answer[:200]!r}")
-
-    return ask
-
-
-def _latency_ms(address: str, ask: Ask) -> float:
-    connection = http.client.HTTPConnection(address, timeout=60)
-    try:
-        return _middle_ms(lambda: ask(connection))
-    finally:
-        connection.close()
-
-
-def _middle_ms(work: Callable[[], object]) -> float:
+    given = TailInput(payload=tensor.tobytes(), shape=tensor.shape)
+    item = TailItem(request_id="1", segment=tail.segment, input=given)
     times: list[float] = []
-    for _ in range(_ASKS):
+    for _ in range(_CALLS):
         started = time.perf_counter()
-        work()
+        engine.step([item])
         times.append(time.perf_counter() - started)
-    return 1000 * median(times[_ASKS // 10 :])
-
-
-def _rate(address: str, ask: Ask) -> float:
-    counts = [0] * _CLIENTS
-    until = time.perf_counter() + _SECONDS
-
-    def client(number: int) -> None:
-        connection = http.client.HTTPConnection(address, timeout=60)
-        while time.perf_counter() < until:
-            ask(connection)
-            counts[number] += 1
-        connection.close()
-
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(_CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / _SECONDS
+    return 1000 * median(times)
 
 
 @contextmanager
-def _server(command: list[str]) -> Iterator[str]:
-    """Its address, when it has said that it is ready."""
+def _headtail(path: Path, tail: ServedTail, tensor: Array) -> Iterator[_Look]:
+    body, length = encode_request(tail.input.name, tensor)
+    dialogue = partial(
+        HttpDialogue,
+        path=f"/v2/models/{tail.name}/infer",
+        body=body,
+        headers={HEADER_LENGTH: str(length)},
+    )
+    serve = ("cloud", "serve", "--port", "0", "--threads", "1", "--model", f"{path}:{_CUT}")
+    with _server([sys.executable, "-m", "headtail", *serve]) as port:
+        yield lambda: _seen(port, dialogue)
+
+
+@contextmanager
+def _starlette(path: Path, tensor: Array) -> Iterator[_Look]:
+    dialogue = partial(HttpDialogue, path="/", body=tensor.tobytes(), headers={})
+    with _server([sys.executable, "-c", _BARE, f"{path}:{_CUT}"]) as port:
+        yield lambda: _seen(port, dialogue)
+
+
+@contextmanager
+def _litserve(path: Path, tensor: Array, folder: Path) -> Iterator[_Look]:
+    """As its examples have it: base64 in JSON; here of 8 bits, a quarter of what the others get."""
+    packed = bytes(open_bundle(path).codecs(_CUT).new(CODEC).encode(tensor))
+    body = msgspec.json.encode({"tensor": base64.b64encode(packed).decode()})
+    headers = {"Content-Type": "application/json"}
+    dialogue = partial(HttpDialogue, path="/predict", body=body, headers=headers)
+    options = ["--bundle", str(path), "--cut", _CUT, "--workers", "1", "--max-batch", "8"]
+    log = folder / "litserve.log"
+    with RivalProcess("litserve_server", ready_path="/health", log=log, options=options) as rival:
+        yield lambda: _seen(rival.port, dialogue)
+
+
+def _seen(port: int, dialogue: _Dialogue) -> _Seen:
+    with ClosedLoop(port, [dialogue()]) as one:
+        one.run(_WARM_UP_S)
+        latency_ms = one.run(_SECONDS).p50_ms
+    with ClosedLoop(port, [dialogue() for _ in range(_CLIENTS)]) as crowd:
+        crowd.run(_WARM_UP_S)
+        return latency_ms, crowd.run(_SECONDS).rate
+
+
+@contextmanager
+def _server(command: list[str]) -> Iterator[int]:
+    """Its port, when it has said that it is ready."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        yield urlsplit(msgspec.json.decode(line)["url"]).netloc
+        port = urlsplit(msgspec.json.decode(process.stdout.readline())["url"]).port
+        assert port is not None
+        yield port
     finally:
         process.terminate()
         process.communicate()
@@ -170,6 +173,6 @@ async def infer(request):
 bound = socket.create_server(("127.0.0.1", 0))
 print(json.dumps({"url": f"http://127.0.0.1:{bound.getsockname()[1]}"}), flush=True)
 app = Starlette(routes=[Route("/", infer, methods=["POST"])])
-config = uvicorn.Config(app, http="h11", log_config=None, access_log=False)
+config = uvicorn.Config(app, log_config=None, access_log=False)
 uvicorn.Server(config).run(sockets=[bound])
 """

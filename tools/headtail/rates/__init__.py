@@ -1,0 +1,1 @@
+"""Accuracy against bytes: what its benchmarks share."""
