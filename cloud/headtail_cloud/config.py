@@ -57,6 +57,38 @@ class RemoteConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 120.0
 
 
+class RayConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The Ray cluster that workers are placed in, of the runtime ray."""
+
+    address: Annotated[
+        str,
+        Meta(
+            pattern=r"^(auto|[^\s:/]+:[0-9]{1,5})?\Z",
+            max_length=200,
+            description="host:port of the cluster to join, or auto for the one that this machine "
+            "is of. If empty, one is started on this machine, and ends with the server.",
+        ),
+    ] = ""
+    cpus: Annotated[
+        float, Meta(ge=0, le=256, description="Cores that are set aside for each worker.")
+    ] = 1.0
+    resources: Annotated[
+        dict[Annotated[str, Meta(min_length=1, max_length=64)], Annotated[float, Meta(gt=0)]],
+        Meta(
+            description="What else a worker takes, of what the cluster's machines were started "
+            "with: it is placed where that is free."
+        ),
+    ] = {}
+    start_limit_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="How long a worker may take to be placed, and again to load its model.",
+        ),
+    ] = 60.0
+
+
 class CloudConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a cloud server (`headtail cloud serve --config FILE`)."""
 
@@ -100,10 +132,11 @@ class CloudConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 0
     runtime: Annotated[
-        Literal["in-process", "process"],
+        Literal["in-process", "process", "ray"],
         Meta(
             description="Where models run: all in this process, or each bundle in worker processes "
-            "of its own, which may die without harm and go to zero when nobody asks."
+            "of its own, which may die without harm and go to zero when nobody asks; with ray "
+            "these are actors of a Ray cluster."
         ),
     ] = "in-process"
     workers: Annotated[
@@ -221,6 +254,7 @@ class CloudConfig(msgspec.Struct, frozen=True, kw_only=True):
         float, Meta(ge=0, le=600, description="How long accepted requests may take when stopped.")
     ] = 5.0
 
+    ray: RayConfig = RayConfig()
     edges: EdgesConfig = EdgesConfig()
     remotes: Annotated[
         dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")], RemoteConfig],

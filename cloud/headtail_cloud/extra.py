@@ -7,7 +7,8 @@ from headtail_fabric.errors import ConfigError
 
 class CloudExtraMissingError(ConfigError):
     """A package that the cloud server needs is not installed. Install them with `pip install
-    'headtail[cloud]'`, or `'headtail[llm]'` for language models."""
+    'headtail[cloud]'`; `'headtail[llm]'` is for language models, `'headtail[cloud-ray]'` for
+    `--runtime ray`."""
 
 
 def require(*packages: str, extra: str = "cloud") -> None:

@@ -7,6 +7,7 @@ in_process        one engine, in a thread of this process
 fleet             many, each in a process of its own
 launcher          starts those: forked by a zygote, or afresh
 engine_thread     does one engine's work in order
+ray_launcher      the same, as actors of a `ray_cluster`: `ray_worker` asks, `ray_actor` answers
 
 process_engine    a worker process, behind the engine's seam
 worker_process    processes and the channels to them

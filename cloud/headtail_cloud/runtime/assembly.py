@@ -2,10 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headtail_cloud.config import CloudConfig
 from headtail_cloud.core.engine import Engine
@@ -21,12 +23,18 @@ from headtail_cloud.instances.ladder import Tier
 from headtail_cloud.runtime.engine_spec import EngineSpec
 from headtail_cloud.runtime.fleet import FleetRuntime, LiveGroup
 from headtail_cloud.runtime.in_process import InProcessRuntime
-from headtail_cloud.runtime.launcher import ProcessLauncher
+from headtail_cloud.runtime.launcher import PreparedLauncher, ProcessLauncher
 from headtail_cloud.runtime.serving import Runtime, Watcher
 from headtail_fabric.clock import Clock
 
+if TYPE_CHECKING:
+    from headtail_cloud.runtime.ray_cluster import RayCluster
+
 _TAIL_ENGINE: Final = "headtail_cloud.engines.loading:tail_engine"
 _LLM_ENGINE: Final = "headtail_cloud.engines.llm.loading:llm_engine"
+
+_Launch = Callable[[EngineSpec], PreparedLauncher]
+"""What starts instances of an engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +49,12 @@ class Assembled:
 async def assemble(
     config: CloudConfig, shares: dict[str, float], *, watcher: Watcher, clock: Clock
 ) -> Assembled:
-    """Load everything. Raises what `load_tails` does, and WorkerStartError."""
-    if config.runtime == "process":
-        return await _in_processes(config, shares, watcher, clock)
+    """Load everything. Raises what `load_tails` does, WorkerStartError, and NoClusterError."""
+    match config.runtime:
+        case "process":
+            return await _in_workers(config, shares, watcher, clock, _processes(config, clock))
+        case "ray":
+            return await _on_ray(config, shares, watcher, clock)
     started_at = clock.now()
     tails, engine, texts = await asyncio.to_thread(_loaded, config)
     watcher.started(Tier.ON_DISK.name.lower(), clock.now() - started_at)
@@ -83,8 +94,53 @@ def _loaded(config: CloudConfig) -> tuple[list[ServedTail], Engine, ServedText |
     return tails, JointEngine(tail_engine, llm) if tails else llm, texts
 
 
-async def _in_processes(
+def _processes(config: CloudConfig, clock: Clock) -> _Launch:
+    def launch(spec: EngineSpec) -> PreparedLauncher:
+        return ProcessLauncher(
+            spec, zygote=config.zygote, step_limit_s=config.step_limit_s, clock=clock
+        )
+
+    return launch
+
+
+async def _on_ray(
     config: CloudConfig, shares: dict[str, float], watcher: Watcher, clock: Clock
+) -> Assembled:
+    cluster, launch = await asyncio.to_thread(_actors, config, clock)
+    _take_sigterm_back()
+    try:
+        return await _in_workers(config, shares, watcher, clock, launch)
+    finally:
+        # From here on those that start instances hold it, if all went well.
+        await asyncio.to_thread(cluster.release)
+
+
+def _take_sigterm_back() -> None:
+    """Ray's native code puts itself in front of Python's handler, to print a stack when the process
+    is told to stop; with it, 2.60 aborts when the process ends."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+
+def _actors(config: CloudConfig, clock: Clock) -> "tuple[RayCluster, _Launch]":
+    # They need the extra `cloud-ray`.
+    from headtail_cloud.runtime.ray_cluster import RayCluster
+    from headtail_cloud.runtime.ray_launcher import RayLauncher
+
+    cluster = RayCluster(config.ray.address)
+
+    def launch(spec: EngineSpec) -> PreparedLauncher:
+        return RayLauncher(spec, cluster, config.ray, step_limit_s=config.step_limit_s, clock=clock)
+
+    return cluster, launch
+
+
+async def _in_workers(
+    config: CloudConfig,
+    shares: dict[str, float],
+    watcher: Watcher,
+    clock: Clock,
+    launch: _Launch,
 ) -> Assembled:
     """A group of instances for each bundle, and one for the language model: head, tail and every
     cut of a network share their processes, and go to zero together."""
@@ -98,9 +154,8 @@ async def _in_processes(
             fresh = [model for model in described if model.segment not in _served(groups)]
             if fresh:
                 serves = frozenset(model.segment for model in fresh)
-                groups.append(
-                    await _group(reference, _tail_spec(reference, config), serves, config, clock)
-                )
+                launcher = launch(_tail_spec(reference, config))
+                groups.append(await _group(reference, launcher, serves, config))
             models += fresh
         tails = Catalogue(models).tails if models else ()
         texts = await asyncio.to_thread(_described_llm, config) if config.llm else None
@@ -109,10 +164,9 @@ async def _in_processes(
             groups.append(
                 await _group(
                     config.llm,
-                    _llm_spec(config),
+                    launch(_llm_spec(config)),
                     names,
                     config,
-                    clock,
                     prefills=min(config.prefill_workers, config.workers - 1),
                 )
             )
@@ -162,17 +216,17 @@ def _cache_of(config: CloudConfig) -> str | None:
 
 async def _group(
     reference: str,
-    spec: EngineSpec,
+    launcher: PreparedLauncher,
     serves: frozenset[Key],
     config: CloudConfig,
-    clock: Clock,
     *,
     prefills: int = 0,
 ) -> LiveGroup:
-    launcher = ProcessLauncher(
-        spec, zygote=config.zygote, step_limit_s=config.step_limit_s, clock=clock
-    )
-    profile = await asyncio.to_thread(launcher.prepare)
+    try:
+        profile = await asyncio.to_thread(launcher.prepare)
+    except BaseException:
+        launcher.close()
+        raise
     plan = GroupPlan(
         name=reference,
         serves=serves,

@@ -17,6 +17,7 @@ from headtail_cloud.core.events import StepFinished
 from headtail_cloud.core.options import SchedulerOptions
 from headtail_cloud.core.request import Request
 from headtail_cloud.core.scheduler import Scheduler
+from headtail_cloud.core.task import work_of
 from headtail_cloud.dispatch.group import Key
 from headtail_cloud.runtime.core_loop import CoreLoop
 from headtail_cloud.runtime.engine_thread import Ended, EngineThread, run_step
@@ -25,7 +26,7 @@ from headtail_cloud.runtime.serving import Unwatched, Watcher
 from headtail_fabric.clock import Clock, MonotonicClock
 
 _BRIEF_S: Final = 0.001
-"""A step of that estimate does not hold up others in the loop: a request over HTTP does so, too."""
+"""A step of that engine's estimate may run in the loop: one request's HTTP takes as long."""
 
 
 class InProcessRuntime:
@@ -78,7 +79,8 @@ class InProcessRuntime:
         if not isinstance(action, StartStep):
             self._watcher.acted(action)
             return
-        if action.step.estimate_s <= _BRIEF_S:
+        # Not by what such steps took: waiting for a thread would make them look long.
+        if self._engine.estimate(work_of(action.step.tasks)) <= _BRIEF_S:
             self._loop.call_soon(self._compute_here, action.step)
             return
         work = partial(run_step, self._engine, action.step, self._clock)

@@ -60,6 +60,14 @@ class Launcher(Protocol):
         ...
 
 
+class PreparedLauncher(Launcher, Protocol):
+    """One that can say what its instances will be like."""
+
+    def prepare(self) -> Profile:
+        """Have something ready to start from. Raises WorkerStartError."""
+        ...
+
+
 class ProcessLauncher:
     """Worker processes of this machine: forked by a zygote where it can be, else fresh ones."""
 

@@ -16,7 +16,7 @@ from headtail_cloud.core.work import Work
 from headtail_cloud.runtime import worker_message as said
 from headtail_cloud.runtime.channel import NotSentError
 from headtail_cloud.runtime.worker_message import MessageCodec, Profile
-from headtail_cloud.runtime.worker_process import BROKEN, WorkerProcess
+from headtail_cloud.runtime.worker_process import BROKEN, AskedWorker
 from headtail_fabric.errors import HeadtailError
 from headtail_fabric.logs import fields
 
@@ -29,7 +29,7 @@ class ProcessEngine:
     """Asks a worker. One that dies, hangs for longer than `limit_s`, or says what can't be is
     killed, and raises EngineLostError from then on."""
 
-    def __init__(self, process: WorkerProcess, profile: Profile, *, limit_s: float) -> None:
+    def __init__(self, process: AskedWorker, profile: Profile, *, limit_s: float) -> None:
         self._process = process
         self._profile = profile
         self._limit_s = limit_s

@@ -27,37 +27,22 @@ from headtail_fabric.wire import Buffer
 log = logging.getLogger(__name__)
 
 
-class Worker:
-    """Answers one message after the other."""
+class EngineHost:
+    """Holds one engine, and answers what is asked of it."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self) -> None:
         self._codec = MessageCodec(keep=False)
         self._engine: Engine | None = None
 
     def __repr__(self) -> str:
-        return f"<Worker {self._engine!r}>"
+        return f"<EngineHost {self._engine!r}>"
 
-    def serve(self) -> None:
-        """Until the other end is closed. Raises what `Channel.receive` does for bad messages."""
-        try:
-            while True:
-                came = self._channel.receive()
-                self._send(
-                    self._answer(self._codec.to_worker(came.message, came.buffers), came.buffers)
-                )
-        except ChannelClosedError:
-            log.debug("worker ends", extra=fields(engine=self._engine))
+    def answer(self, message: bytes, buffers: Sequence[Buffer]) -> Packed:
+        """To one message with its buffers. Raises BadMessageError."""
+        return self._answer(self._codec.to_worker(message, buffers), buffers)
 
-    def load(self, spec: EngineSpec) -> None:
+    def load(self, spec: EngineSpec) -> Packed:
         """Load an engine, and say how that went."""
-        self._send(self._loaded(spec))
-
-    def have(self, loaded: LoadedEngine) -> None:
-        """Say that this engine is here: it was before the process was."""
-        self._send(self._ready(loaded, 0.0))
-
-    def _loaded(self, spec: EngineSpec) -> Packed:
         started = time.perf_counter()
         try:
             loaded = spec.load()
@@ -66,16 +51,17 @@ class Worker:
         except Exception as error:  # the parent tells its operator what a factory raised
             log.exception("engine not loaded", extra=fields(factory=spec.factory))
             return self._codec.pack(said.NotReady(reason=f"{type(error).__name__}: {error}"))
-        return self._ready(loaded, time.perf_counter() - started)
+        return self.have(loaded, time.perf_counter() - started)
 
-    def _ready(self, loaded: LoadedEngine, loaded_s: float) -> Packed:
+    def have(self, loaded: LoadedEngine, loaded_s: float) -> Packed:
+        """Say that this engine is here, after so many seconds."""
         self._engine = loaded.engine
         profile = said.profile_of(loaded)
         return self._codec.pack(said.Ready(profile=profile, loaded_s=loaded_s))
 
     def _answer(self, asked: said.ToWorker, buffers: Sequence[Buffer]) -> Packed:
         if isinstance(asked, said.Load):
-            return self._loaded(asked.spec)
+            return self.load(asked.spec)
         if self._engine is None or isinstance(asked, said.Fork):
             return self._codec.pack(said.Refused(reason="no engine is loaded here"))
         try:
@@ -100,6 +86,34 @@ class Worker:
         except Exception:  # whatever an engine raises, the worker lives on
             log.exception("step failed", extra=fields(tasks=len(tasks)))
             return self._codec.pack(said.StepBroke(reason="the engine failed"))
+
+
+class Worker:
+    """Answers one message of its channel after the other."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._host = EngineHost()
+
+    def __repr__(self) -> str:
+        return f"<Worker {self._host!r}>"
+
+    def serve(self) -> None:
+        """Until the other end is closed. Raises what `Channel.receive` does for bad messages."""
+        try:
+            while True:
+                came = self._channel.receive()
+                self._send(self._host.answer(came.message, came.buffers))
+        except ChannelClosedError:
+            log.debug("worker ends", extra=fields(host=self._host))
+
+    def load(self, spec: EngineSpec) -> None:
+        """Load an engine, and say how that went."""
+        self._send(self._host.load(spec))
+
+    def have(self, loaded: LoadedEngine) -> None:
+        """Say that this engine is here: it was before the process was."""
+        self._send(self._host.have(loaded, 0.0))
 
     def _send(self, packed: Packed) -> None:
         self._channel.send(packed.message, packed.buffers)

@@ -1,4 +1,5 @@
-"""Worker processes, as their parent sees them: started afresh, or forked by a zygote."""
+"""Workers, as those who ask them see them; and processes that are: started afresh, or forked by a
+zygote."""
 
 import contextlib
 import logging
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from headtail_cloud.runtime import channel as channels
 from headtail_cloud.runtime import worker_message as said
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 BROKEN: Final = (ChannelClosedError, ChannelSilentError, BadMessageError)
 """What `ask` raises when the process is of no use any more."""
 
-_ONE_THREAD: Final = (
+ONE_THREAD: Final = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -42,6 +43,31 @@ _LONGEST_GOODBYE_S: Final = 2.0
 class WorkerStartError(ResourceError):
     """A worker process could not be started, or could not load its engine. The message says why;
     the log has what the process wrote."""
+
+
+class AskedWorker(Protocol):
+    """A worker, wherever it runs. For one thread at a time, but for `kill`."""
+
+    @property
+    def pid(self) -> int:
+        """Of its process, on the machine where it runs."""
+        ...
+
+    def ask(self, packed: Packed, timeout_s: float) -> said.FromWorker:
+        """One question, one answer. Raises what is in `BROKEN`."""
+        ...
+
+    def state(self, packed: Packed, timeout_s: float) -> bytes | said.FromWorker:
+        """As `ask`; an exported state's bytes, or what it said instead."""
+        ...
+
+    def kill(self) -> None:
+        """At once, whatever it does. Not an error for one that is dead."""
+        ...
+
+    def close(self) -> None:
+        """It ends, and nothing is kept of it."""
+        ...
 
 
 class WorkerProcess:
@@ -179,12 +205,17 @@ class ZygoteProcess:
 def start_fresh(spec: EngineSpec, *, start_limit_s: float) -> tuple[WorkerProcess, Profile]:
     """A worker without a zygote. Raises WorkerStartError."""
     worker = WorkerProcess.fresh("worker")
+    return worker, load_engine(worker, spec, start_limit_s=start_limit_s)
+
+
+def load_engine(worker: AskedWorker, spec: EngineSpec, *, start_limit_s: float) -> Profile:
+    """Have a worker load it; one that can't is ended. Raises WorkerStartError."""
     load = MessageCodec(keep=True).pack(said.Load(spec=spec))
     try:
         answer = worker.ask(load, start_limit_s)
     except BROKEN as error:
         raise _given_up(worker, error.message) from None
-    return worker, _profile(worker, answer)
+    return _profile(worker, answer)
 
 
 def ready(worker: WorkerProcess, limit_s: float) -> Profile:
@@ -196,14 +227,14 @@ def ready(worker: WorkerProcess, limit_s: float) -> Profile:
     return _profile(worker, answer)
 
 
-def _profile(worker: WorkerProcess, answer: said.FromWorker) -> Profile:
+def _profile(worker: AskedWorker, answer: said.FromWorker) -> Profile:
     if not isinstance(answer, said.Ready):
         raise _given_up(worker, _reason(answer))
     log.info("worker ready", extra=fields(pid=worker.pid, loaded_s=round(answer.loaded_s, 4)))
     return answer.profile
 
 
-def _given_up(worker: WorkerProcess, reason: str) -> WorkerStartError:
+def _given_up(worker: AskedWorker, reason: str) -> WorkerStartError:
     worker.kill()
     worker.close()
     return WorkerStartError(f"the worker failed: {reason}")
@@ -216,7 +247,7 @@ def _reason(answer: said.FromWorker) -> str:
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
     """With this process's modules, and one thread: a worker is one."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {**ours, "PYTHONPATH": path, **dict.fromkeys(_ONE_THREAD, "1")}
+    return {**ours, "PYTHONPATH": path, **dict.fromkeys(ONE_THREAD, "1")}
 
 
 def _ended(handle: int, timeout_s: float) -> bool:

@@ -35,6 +35,7 @@ _FLAGS: Final = (
     "tenants",
     "threads",
     "runtime",
+    "ray.address",
     "workers",
     "edges.bind",
     "llm",
@@ -104,14 +105,20 @@ def _add_serve(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser.add_argument("--llm", metavar="MODEL", help="a language model: smollm2, or a folder")
     parser.add_argument(
         "--runtime",
-        choices=("in-process", "process"),
-        help="where models run: in this process, or in worker processes",
+        choices=("in-process", "process", "ray"),
+        help="where models run: in this process, in worker processes, or in a Ray cluster",
     )
     parser.add_argument(
         "--edges",
         dest="edges.bind",
         metavar="ENDPOINT",
         help="where edges forward to, as tcp://127.0.0.1:5558",
+    )
+    parser.add_argument(
+        "--ray",
+        dest="ray.address",
+        metavar="HOST:PORT",
+        help="the Ray cluster to join, or auto; one is started here if there is none named",
     )
     parser.add_argument("--workers", type=int, help="worker processes of a bundle at most")
     parser.add_argument("--max-batch", type=int, help="requests computed together at most")
@@ -160,6 +167,8 @@ def _serve(args: argparse.Namespace) -> int:
         )
     if settings.llm:
         require("torch", "tokenizers", "safetensors", "jinja2", extra="llm")
+    if settings.runtime == "ray":
+        require("ray", extra="cloud-ray")
     # Only now: what they need is not in every installation, and takes a while to load.
     from headtail_cloud.daemon import serve
 
