@@ -1,5 +1,6 @@
 """What an edge counts of itself."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -63,7 +64,7 @@ class EdgeMetrics:
         self._callers.add(device=user)
 
     def ended(self, outcome: Outcome, count: int = 1) -> None:
-        """`count` requests ended without an answer."""
+        """`count` requests ended."""
         if count:
             self._requests.add(count, outcome=outcome)
 
@@ -76,11 +77,17 @@ class EdgeMetrics:
 
     def answered(self, timings: Timings) -> None:
         """A request was answered."""
-        self._requests.add(outcome=Outcome.ANSWERED)
-        self._phases.observe(timings.queue_us / 1e6, phase="queue")
-        self._phases.observe(timings.decode_us / 1e6, phase="decode")
-        self._phases.observe(timings.compute_us / 1e6, phase="compute")
-        self._phases.observe(timings.post_us / 1e6, phase="post")
+        self.answered_all([timings])
+
+    def answered_all(self, timings: Sequence[Timings]) -> None:
+        """So many requests were answered."""
+        self.ended(Outcome.ANSWERED, len(timings))
+        observe = self._phases.observe
+        for one in timings:
+            observe(one.queue_us / 1e6, phase="queue")
+            observe(one.decode_us / 1e6, phase="decode")
+            observe(one.compute_us / 1e6, phase="compute")
+            observe(one.post_us / 1e6, phase="post")
 
     def batch(self, size: int) -> None:
         """A batch of `size` requests was computed."""

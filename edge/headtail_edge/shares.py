@@ -21,6 +21,9 @@ class Shares:
     def __init__(self, *, slack_s: float) -> None:
         self._slack_s = slack_s
         self._floor_s = 0.0
+        self._risen = True
+        """Whether the floor is where the one furthest behind stands: only who stands on it can
+        move it."""
         self._waiting: dict[str, float] = {}
         self._idle: dict[str, float] = {}
         self._weights: dict[str, float] = {}
@@ -32,20 +35,24 @@ class Shares:
     def enter(self, flow: str, weight: float) -> None:
         """The flow has something waiting, and had nothing before."""
         floor_s = self._rise()
+        self._risen = bool(self._waiting)
         self._waiting[flow] = max(floor_s, self._idle.pop(flow, floor_s))
         self._weights[flow] = weight
 
     def leave(self, flow: str) -> None:
         """Nothing of the flow waits any more."""
         floor_s = self._rise()
-        self._idle[flow] = self._waiting.pop(flow)
+        counter = self._idle[flow] = self._waiting.pop(flow)
+        self._risen = counter > floor_s
         del self._weights[flow]
         if len(self._idle) > _KEPT_IDLE:
             self._idle = {one: counter for one, counter in self._idle.items() if counter > floor_s}
 
     def charge(self, flow: str, seconds: float) -> None:
         """A flow that waits is served for so long."""
-        self._waiting[flow] += seconds / self._weights[flow]
+        counter = self._waiting[flow]
+        self._risen = self._risen and counter > self._floor_s
+        self._waiting[flow] = counter + seconds / self._weights[flow]
 
     def lead_s(self, flow: str) -> float:
         """How far a flow that waits is ahead of the one furthest behind, in seconds of service at
@@ -80,6 +87,7 @@ class Shares:
 
     def _rise(self) -> float:
         """The counter of the one furthest behind; it never falls."""
-        if self._waiting:
+        if not self._risen and self._waiting:
             self._floor_s = max(self._floor_s, min(self._waiting.values()))
+            self._risen = True
         return self._floor_s

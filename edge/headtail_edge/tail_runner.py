@@ -12,7 +12,7 @@ import numpy as np
 from headtail_edge.job import Job
 from headtail_edge.plan import TailPlan
 from headtail_fabric.clock import Clock
-from headtail_fabric.codec import CodecError, TensorCodec, codec_for
+from headtail_fabric.codec import BatchCodec, CodecError, TensorCodec, codec_for
 from headtail_fabric.codec.base import CODES, Array
 from headtail_fabric.logs import fields
 from headtail_fabric.wire import Buffer, DType, ErrorCode, TensorInfo, Timings
@@ -44,9 +44,11 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Spent:
-    """What a batch took, for what is to be expected of the next: the codec and time (s) of each
-    payload that was decoded, and of the rest, if it was computed as a whole, the time and the
-    number of jobs."""
+    """What a batch took, for what is to be expected of the next.
+
+    `decoding` is codec and time (s) of payloads, each alone or of some on average; the rest is of
+    the batch if it was computed as a whole, the time and the number of jobs.
+    """
 
     decoding: list[tuple[str, float]] = field(default_factory=list)
     computing_s: float | None = None
@@ -92,7 +94,7 @@ class TailRunner:
     def run(self, jobs: Sequence[Job]) -> Ran:
         """Deal with `jobs`, which all have the same plan."""
         ran, plan, taken_at = Ran(), jobs[0].plan, self._clock.now()
-        good, inputs = self._decode_all(jobs, ran)
+        good, inputs = self._decoded(jobs, ran)
         if not good:
             return ran
         decoded_at = self._clock.now()
@@ -121,19 +123,35 @@ class TailRunner:
     def close(self) -> None:
         """Nothing is held that would not go by itself."""
 
-    def _decode_all(self, jobs: Sequence[Job], ran: Ran) -> tuple[list[Job], list[Array]]:
-        good: list[Job] = []
-        inputs: list[Array] = []
-        plan = jobs[0].plan
+    def _decoded(self, jobs: Sequence[Job], ran: Ran) -> tuple[Sequence[Job], Array]:
+        """The jobs whose payload is good, and their tensors (N, ...)."""
+        plan, codec_id, shape = jobs[0].plan, jobs[0].codec, jobs[0].plan.expected.shape
         codecs = self._codecs.setdefault(plan, {})
-        ended_at = self._clock.now()
+        alike = len(jobs) > 1 and all(job.codec == codec_id for job in jobs)
+        if alike and shape is not None and isinstance(codec := codecs.get(codec_id), BatchCodec):
+            began_at = self._clock.now()
+            try:
+                tensors = codec.decode_all([job.payload for job in jobs], shape)
+            except Exception:  # which of them it was shows when they are decoded one by one
+                log.debug("batch decoded one by one", exc_info=True, extra=fields(plan=plan.key))
+            else:
+                each_s = (self._clock.now() - began_at) / len(jobs)
+                ran.spent.decoding.append((codec_id, each_s))
+                return jobs, tensors
+        return self._decoded_one_by_one(jobs, codecs, ran)
+
+    def _decoded_one_by_one(
+        self, jobs: Sequence[Job], codecs: dict[str, TensorCodec], ran: Ran
+    ) -> tuple[list[Job], Array]:
+        good: list[Job] = []
+        tensors: list[Array] = []
         for job in jobs:
-            began_at = ended_at
+            began_at = self._clock.now()
             try:
                 codec = codecs.get(job.codec)
                 if codec is None:
-                    codec = codecs[job.codec] = plan.codecs.new(job.codec)
-                inputs.append(plan.decode(codec, job.payload, job.tensor.shape))
+                    codec = codecs[job.codec] = job.plan.codecs.new(job.codec)
+                tensors.append(job.plan.decode(codec, job.payload, job.tensor.shape))
             except CodecError as error:
                 failure = Failure(job=job, code=ErrorCode.BAD_PAYLOAD, message=error.message)
                 ran.outcomes.append(failure)
@@ -145,25 +163,24 @@ class TailRunner:
                 ran.outcomes.append(failure)
             else:
                 good.append(job)
-                ended_at = self._clock.now()
-                ran.spent.decoding.append((job.codec, ended_at - began_at))
-        return good, inputs
+                ran.spent.decoding.append((job.codec, self._clock.now() - began_at))
+        return good, _stacked(tensors)
 
     def _each_alone(
-        self, plan: TailPlan, jobs: Sequence[Job], inputs: Sequence[Array], run: "_Run"
+        self, plan: TailPlan, jobs: Sequence[Job], inputs: Array, run: "_Run"
     ) -> Iterator[Answer | Failure]:
-        for job, tensor in zip(jobs, inputs, strict=True):
+        for number, job in enumerate(jobs):
             try:
-                yield from self._compute(plan, [job], [tensor], run)
+                yield from self._compute(plan, [job], inputs[number : number + 1], run)
             except Exception:  # as above
                 log.exception("job failed", extra=fields(plan=plan.key, session=job.session))
                 yield Failure(job=job, code=ErrorCode.INTERNAL, message="the tail failed")
 
     def _compute(
-        self, plan: TailPlan, jobs: Sequence[Job], inputs: Sequence[Array], run: "_Run"
+        self, plan: TailPlan, jobs: Sequence[Job], inputs: Array, run: "_Run"
     ) -> list[Answer]:
         started_at = self._clock.now()
-        outputs = plan.stage.get().run({plan.input_name: _stacked(inputs)})
+        outputs = plan.stage.get().run({plan.input_name: inputs})
         computed_at = self._clock.now()
         results = list(_encoded(plan.task.finish(outputs)))
         decode_us, compute_us = _us(run.decode_s), _us(computed_at - started_at)
@@ -197,7 +214,7 @@ def _stacked(inputs: Sequence[Array]) -> Array:
     received buffer included, unless that is out of step with its type's alignment."""
     if len(inputs) == 1:
         return np.require(inputs[0], requirements=["C", "A"])
-    return np.concatenate(inputs)
+    return np.concatenate(inputs) if inputs else np.empty(0)
 
 
 def _encoded(

@@ -70,6 +70,13 @@ class Worker:
         finally:
             self._queue.done(batch, ran.spent)
             self._metrics.batch(len(batch.jobs))
+            self._metrics.answered_all(
+                [
+                    outcome.timings
+                    for outcome in ran.outcomes
+                    if isinstance(outcome, Answer) and outcome.job not in unanswered
+                ]
+            )
 
     def _try_again(self, jobs: Sequence[Job]) -> None:
         """One by one, so that the one that did it, if one did, takes no other along."""
@@ -94,7 +101,6 @@ class Worker:
             timings=answer.timings,
             hints=hints,
         )
-        self._metrics.answered(answer.timings)
 
     def _fail_all(self, jobs: Iterable[Job], message: str) -> None:
         for job in jobs:

@@ -4,8 +4,11 @@ import queue
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge_doubles import SHARE, CountingMetrics, crossing, encoded
+from headtail_edge.admission import Reason
 from headtail_edge.batcher import Batch, Batcher
 from headtail_edge.costs import Costs
 from headtail_edge.job import Job
@@ -150,3 +153,57 @@ def test_waiting_workers_are_woken_by_jobs_and_by_the_end(specimen: Bundle) -> N
     for worker in workers:
         worker.join(timeout=10)
         assert not worker.is_alive()
+
+
+def test_jobs_that_are_put_together_are_judged_one_after_the_other(specimen: Bundle) -> None:
+    bench = Bench(specimen)
+    jobs = [bench.job(id) for id in range(1, 6)]
+    refused = bench.queue.put_all(jobs)
+    assert list(refused) == jobs[3:]
+    assert {one.reason for one in refused.values()} == {Reason.FULL}
+    batch = bench.queue.take()
+    assert batch is not None
+    assert batch.jobs == tuple(jobs[:2])
+
+
+def test_workers_wake_when_all_jobs_are_there(specimen: Bundle) -> None:
+    bench = Bench(specimen, max_batch=8, queue_limit=8)
+    taken: queue.SimpleQueue[Batch[Job] | None] = queue.SimpleQueue()
+    worker = threading.Thread(target=lambda: taken.put(bench.queue.take()))
+    worker.start()
+    bench.queue.put_all([bench.job(id) for id in range(1, 6)])
+    batch = taken.get(timeout=30)
+    worker.join()
+    assert batch is not None
+    assert len(batch.jobs) == 5
+
+
+_PUT = st.tuples(st.just("put"), st.sampled_from([0.05, 0.2, 0.3, 0.5, 0.8, 1.5]))
+_WORK = st.tuples(st.just("work"), st.sampled_from([0.02, 0.1, 0.3]))
+_PAUSE = st.tuples(st.just("pause"), st.sampled_from([0.01, 0.1, 1.2]))
+
+
+@given(steps=st.lists(st.one_of(_PUT, _PUT, _PUT, _WORK, _PAUSE), max_size=60))
+def test_what_was_found_of_the_last_job_never_decides_otherwise(
+    specimen: Bundle, steps: list[tuple[str, float]]
+) -> None:
+    """Against a queue that looks at each job anew."""
+    quick, thorough = (Bench(specimen, queue_limit=30) for _ in range(2))
+    thorough.queue._admission.is_surely_in_time = lambda job, now: False  # type: ignore[method-assign]
+    running: list[tuple[Batch[Job] | None, ...]] = []
+    for number, (step, value) in enumerate(steps, start=1):
+        if step == "put":
+            refusals = [
+                bench.queue.put(bench.job(number, deadline_at=bench.clock.now() + value))
+                for bench in (quick, thorough)
+            ]
+            assert refusals[0] == refusals[1]
+        elif step == "work" and running:
+            for bench, batch in zip((quick, thorough), running.pop(), strict=True):
+                assert batch is not None
+                bench.queue.done(batch, Spent(computing_s=value, jobs=len(batch.jobs)))
+        elif step == "work" and quick.queue.load().waiting:
+            running.append((quick.queue.take(), thorough.queue.take()))
+        elif step == "pause":
+            quick.clock.advance(value)
+            thorough.clock.advance(value)

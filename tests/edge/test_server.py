@@ -202,6 +202,42 @@ def test_what_was_accepted_is_finished_before_it_stops(rig: Rig, specimen: Bundl
     assert [type(event) for event in events(device)] == [Answered] * 3
 
 
+class Turns(threading.Event):
+    """Lets a loop turn so often."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._left = count
+
+    def is_set(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+def test_what_came_in_one_turn_is_put_before_the_workers_together(
+    rig: Rig, specimen: Bundle
+) -> None:
+    devices = [rig.device(seed=seed) for seed in range(4)]
+    for device in devices:
+        send(device, specimen)
+    rig.server.run(Turns(1))
+    assert rig.queue.load().waiting == 4
+
+
+def test_a_request_may_be_cancelled_in_the_turn_that_it_came_in(rig: Rig, specimen: Bundle) -> None:
+    device = rig.device()
+    unwanted, kept = send(device, specimen), send(device, specimen)
+    rig.link.carry()
+    device.cancel(unwanted)
+    rig.server.run(Turns(1))
+    assert rig.queue.load().waiting == 1
+    rig.step()
+    (answer,) = events(device)
+    assert isinstance(answer, Answered)
+    assert answer.id == kept
+    assert rig.requests == {"cancelled": 1, "answered": 1}
+
+
 def test_repr_shows_the_state(rig: Rig) -> None:
     rig.device()
     assert repr(rig.server).startswith("<EdgeServer serving, 1 sessions, <JobQueue ")

@@ -126,6 +126,22 @@ def test_a_whole_picture_is_prepared_here_and_runs_through_the_full_model(
     np.testing.assert_allclose(logits(outcome), reference["logits"][0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("codec", ["raw", "q8", "q8+zstd"])
+def test_a_bad_payload_among_others_in_its_codec_fails_its_own_job_only(
+    specimen: Bundle, codec: str
+) -> None:
+    runner = TailRunner(clock=FakeClock())
+    batch = jobs(specimen, plan_at(specimen, "late"), 3, codec)
+    as_it_should_be = runner.run(batch).outcomes
+    again = runner.run(batch).outcomes
+    for first, second in zip(as_it_should_be, again, strict=True):
+        np.testing.assert_array_equal(logits(first), logits(second))
+    batch[1] = structs.replace(batch[1], payload=bytes(batch[1].payload)[:-1])
+    by_id = {outcome.job.id: outcome for outcome in runner.run(batch).outcomes}
+    assert [type(by_id[job.id]) for job in batch] == [Answer, Failure, Answer]
+    np.testing.assert_array_equal(logits(by_id[batch[2].id]), logits(again[2]))
+
+
 def test_a_bad_payload_fails_its_own_job_only(specimen: Bundle) -> None:
     plan = plan_at(specimen, "late")
     good, short, damaged = [

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from headtail_fabric.codec import CodecError, Quantiser, TensorCodec, codec_for, codec_ids
+from headtail_fabric.codec import (
+    BatchCodec,
+    CodecError,
+    Quantiser,
+    TensorCodec,
+    codec_for,
+    codec_ids,
+)
 from headtail_fabric.codec.base import DTYPES
 from headtail_fabric.wire import DType
 
@@ -35,6 +42,24 @@ def codec(codec_id: str, channels: int) -> TensorCodec:
 def test_raw_comes_back_exactly(tensor: FloatArray, codec_id: str) -> None:
     coder = codec_for(codec_id)
     np.testing.assert_array_equal(coder.decode(coder.encode(tensor), tensor.shape), tensor)
+
+
+@given(
+    SHAPE.flatmap(lambda shape: st.lists(floats(shape), min_size=1, max_size=5)),
+    st.sampled_from([codec_id for codec_id in codec_ids() if codec_id not in ("jpeg", "webp")]),
+)
+def test_tensors_decoded_together_are_those_decoded_one_by_one(
+    tensors: list[FloatArray], codec_id: str
+) -> None:
+    coder, shape = codec(codec_id, tensors[0].shape[1]), tensors[0].shape
+    payloads = [bytes(coder.encode(tensor)) for tensor in tensors]
+    assert isinstance(coder, BatchCodec)
+    alone = [coder.decode(payload, shape) for payload in payloads]
+    np.testing.assert_array_equal(coder.decode_all(payloads, shape), np.concatenate(alone))
+    # Sizes that are right only on the whole are wrong.
+    payloads[-1:] = [payloads[-1][:-1], payloads[-1][-1:]]
+    with pytest.raises(CodecError):
+        coder.decode_all(payloads, shape)
 
 
 @pytest.mark.parametrize("dtype", list(DType))

@@ -64,3 +64,19 @@ def test_transitions_undo_the_coding_formula() -> None:
                 assert found >> SYMBOL_AT & 63 == symbol
                 assert found >> STATE_AT & 0x7FFF == before
                 assert 1 << STATE_BITS <= before << moved < 2 << STATE_BITS
+
+
+def test_an_encoders_steps_divide_exactly() -> None:
+    """For every frequency, around each state at which a quotient or a width changes."""
+    for frequency in [*range(1, 130), *range(500, 4096, 37), 4094, 4095]:
+        tables = FrequencyTables(np.array([[frequency, 4096 - frequency]], dtype=np.uint16))
+        delta, inverse, complement, below = tables.steps[:, 0].astype(np.int64)
+        edges = np.arange(4, 9) * frequency
+        states = np.unique(np.concatenate([edges - 1, edges, edges + 1]))
+        states = states[(states >= 4 * frequency) & (states < 8 * frequency)]
+        assert ((states * inverse >> 27) == states // frequency).all()
+        assert int(states.max()) * int(inverse) < 2**31
+        assert (complement, below) == (4096 - frequency, 0)
+        full = np.arange(2**14, 2**15)
+        left = full >> (full + delta >> 15)
+        assert 4 * frequency <= left.min() <= left.max() < 8 * frequency

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from edge_doubles import crossing, encoded
-from headtail.load.bare import bare_rate
+from headtail.load.bare import bare_loop
 from headtail.load.closed_loop import Answer
 from headtail.load.device_dialogue import DeviceDialogue
 from headtail.load.http_dialogue import HttpDialogue
@@ -45,11 +45,19 @@ def test_the_best_class_is_the_largest_score() -> None:
 
 
 def test_the_bare_loop_counts_every_request_of_a_batch(bundle: Bundle) -> None:
-    rate = bare_rate(bundle, payload(bundle), batch=2, workers=1, seconds=0.05)
-    assert rate > 0
+    bare = bare_loop(bundle, payload(bundle), batch=2, workers=1, seconds=0.05)
+    assert bare.rate > 0
+    assert bare.cpu_ms > 0
 
 
-def test_an_http_answer_counts_when_it_is_whole() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nserver: s\r\nContent-Length: 4\r\n\r\nyes!",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nyes!\r\n0\r\n\r\n",
+    ],
+)
+def test_an_http_answer_counts_when_it_is_whole(answer: bytes) -> None:
     dialogue = HttpDialogue(path="/predict", body=b"frame", headers={"Content-Type": "a/b"})
     number, sent = dialogue.ask()
     head, _, body = sent.partition(b"\r\n\r\n")
@@ -57,7 +65,6 @@ def test_an_http_answer_counts_when_it_is_whole() -> None:
     assert b"Content-Length: 5" in head
     assert b"Content-Type: a/b" in head
     assert body == b"frame"
-    answer = b"HTTP/1.1 200 OK\r\nserver: s\r\nContent-Length: 4\r\n\r\nyes!"
     for at in range(len(answer) - 1):
         assert dialogue.hear(answer[at : at + 1]) == ([], b"")
     assert dialogue.hear(answer[-1:]) == ([Answer(number)], b"")
@@ -68,7 +75,7 @@ def test_an_http_answer_counts_when_it_is_whole() -> None:
     "answer",
     [
         b"HTTP/1.1 500 no\r\ncontent-length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n",
     ],
 )
 def test_anything_but_an_answer_ends_the_benchmark(answer: bytes) -> None:
@@ -108,6 +115,9 @@ def test_a_device_says_hello_asks_and_is_answered(bundle: Bundle) -> None:
         [Answer(number, 7)],
         b"\x04\x07\x04PONGxy",
     )
+    assert dialogue.beat() == _zmtp(*map(bytes, wire.encode(wire.Ping(nonce=1))))
+    pong = wire.Pong(nonce=1, hints=wire.Hints())
+    assert dialogue.hear(_zmtp(*map(bytes, wire.encode(pong)))) == ([], b"")
     failed = wire.ErrorReply(id=number, code=wire.ErrorCode.INTERNAL, message="no")
     with pytest.raises(RuntimeError, match="an answer was expected"):
         dialogue.hear(_zmtp(*map(bytes, wire.encode(failed))))

@@ -6,8 +6,8 @@ channels last. `rans` and `rans-NAME`, the entropy-coded ones, need a coding mod
 made by whoever has it (`headtail_fabric.rans`).
 """
 
-from headtail_fabric.codec.base import CodecError, TensorCodec
+from headtail_fabric.codec.base import BatchCodec, CodecError, TensorCodec
 from headtail_fabric.codec.quantiser import Quantiser
 from headtail_fabric.codec.table import codec_for, codec_ids
 
-__all__ = ["CodecError", "Quantiser", "TensorCodec", "codec_for", "codec_ids"]
+__all__ = ["BatchCodec", "CodecError", "Quantiser", "TensorCodec", "codec_for", "codec_ids"]

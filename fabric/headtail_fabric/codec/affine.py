@@ -7,7 +7,7 @@ import numpy as np
 
 from headtail_fabric.codec.base import Array, CodecError
 from headtail_fabric.codec.quantiser import Quantiser
-from headtail_fabric.wire import Buffer
+from headtail_fabric.wire import Buffer, Frames
 
 CHANNELS_LAST: Final = "-nhwc"
 
@@ -54,15 +54,25 @@ class AffineCodec:
         return packed.data
 
     def decode(self, payload: Buffer, shape: tuple[int, ...]) -> Array:
-        size, expected = memoryview(payload).nbytes, self.encoded_bytes(shape)
-        if size != expected:
-            raise CodecError(f"{self.id} payload of {size} bytes, shape {shape} needs {expected}")
+        self._check(payload, shape)
         if len(shape) < 2 or shape[1] != self._quantiser.channels:
             raise CodecError(
                 f"shape {shape} announced, the table has {self._quantiser.channels} channels"
             )
         packed = np.frombuffer(payload, dtype=np.uint8)
         return self._quantiser.values(self._unpack(packed, shape), self._bits)
+
+    def decode_all(self, payloads: Frames, shape: tuple[int, ...]) -> Array:
+        if prod(shape) % self._each:  # then each ends in the middle of a byte
+            return np.concatenate([self.decode(payload, shape) for payload in payloads])
+        for payload in payloads:
+            self._check(payload, shape)
+        return self.decode(b"".join(payloads), (len(payloads) * shape[0], *shape[1:]))
+
+    def _check(self, payload: Buffer, shape: tuple[int, ...]) -> None:
+        size, expected = memoryview(payload).nbytes, self.encoded_bytes(shape)
+        if size != expected:
+            raise CodecError(f"{self.id} payload of {size} bytes, shape {shape} needs {expected}")
 
     def _unpack(
         self, packed: "np.ndarray[tuple[int], np.dtype[np.uint8]]", shape: tuple[int, ...]

@@ -1,12 +1,12 @@
 """The codec seam and the table of codecs."""
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headtail_fabric.errors import PeerError
-from headtail_fabric.wire import Buffer, DType
+from headtail_fabric.wire import Buffer, DType, Frames
 
 Array = NDArray[Any]
 
@@ -40,4 +40,16 @@ class TensorCodec(Protocol):
 
     def decode(self, payload: Buffer, shape: tuple[int, ...]) -> Array:
         """The tensor; may be a read-only view of `payload`. Raises CodecError, whatever comes."""
+        ...
+
+
+@runtime_checkable
+class BatchCodec(TensorCodec, Protocol):
+    """A codec for which many small tensors are decoded together for less than one by one."""
+
+    def decode_all(self, payloads: Frames, shape: tuple[int, ...]) -> Array:
+        """The tensors of some payloads, each of `shape`, joined on the first axis.
+
+        Raises CodecError when any of them is bad.
+        """
         ...

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from headtail_fabric.codec.base import DTYPES, Array, CodecError
-from headtail_fabric.wire import Buffer, DType
+from headtail_fabric.wire import Buffer, DType, Frames
 
 
 class RawCodec:
@@ -29,3 +29,6 @@ class RawCodec:
         if size != expected:
             raise CodecError(f"raw payload of {size} bytes, shape {shape} needs {expected}")
         return np.frombuffer(payload, dtype=self._dtype).reshape(shape)
+
+    def decode_all(self, payloads: Frames, shape: tuple[int, ...]) -> Array:
+        return np.concatenate([self.decode(payload, shape) for payload in payloads])

@@ -5,7 +5,7 @@ import zstandard
 from headtail_fabric.codec.affine import AffineCodec
 from headtail_fabric.codec.base import Array, CodecError
 from headtail_fabric.codec.raw import RawCodec
-from headtail_fabric.wire import Buffer
+from headtail_fabric.wire import Buffer, Frames
 
 
 class ZstdCodec:
@@ -27,12 +27,17 @@ class ZstdCodec:
         return self._compressor.compress(self._inner.encode(tensor))
 
     def decode(self, payload: Buffer, shape: tuple[int, ...]) -> Array:
+        return self._inner.decode(self._plain(payload, shape), shape)
+
+    def decode_all(self, payloads: Frames, shape: tuple[int, ...]) -> Array:
+        return self._inner.decode_all([self._plain(one, shape) for one in payloads], shape)
+
+    def _plain(self, payload: Buffer, shape: tuple[int, ...]) -> bytes:
         expected = self._inner.encoded_bytes(shape)
         try:
             announced = zstandard.get_frame_parameters(payload).content_size
             if announced != expected:
                 raise CodecError(f"zstd frame of {announced} bytes, shape {shape} needs {expected}")
-            plain = self._decompressor.decompress(payload, allow_extra_data=False)
+            return self._decompressor.decompress(payload, allow_extra_data=False)
         except (zstandard.ZstdError, ValueError, TypeError) as error:
             raise CodecError(f"damaged zstd payload: {error}") from None
-        return self._inner.decode(plain, shape)

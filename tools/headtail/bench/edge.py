@@ -15,7 +15,7 @@ from typing import Final
 from rich.progress import Progress
 
 from headtail.bench.report import Report
-from headtail.load.bare import bare_rate
+from headtail.load.bare import bare_loop
 from headtail.load.closed_loop import ClosedLoop
 from headtail.load.device_dialogue import devices, port_of
 from headtail.load.payload import real_payload
@@ -79,13 +79,13 @@ def run(options: argparse.Namespace) -> Report:
                     served.append(crowd.run(options.seconds))
                 size = max(1, round(served[-1].batch or 1))
                 bare.append(
-                    bare_rate(
+                    bare_loop(
                         bundle,
                         payload,
                         batch=size,
                         workers=options.workers,
                         seconds=options.seconds,
-                    )
+                    ).rate
                 )
                 progress.advance(task)
             ratio = statistics.median(s.rate / b for s, b in zip(served, bare, strict=True))

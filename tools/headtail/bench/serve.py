@@ -5,6 +5,9 @@ at a time each. Headtail, LitServe, FastAPI with ONNX Runtime and, where it is i
 for, Ray Serve take turns on the same machine, clients included. Every rival is written as its own
 documentation shows (`headtail/load/rivals`). The bare loop is ONNX Runtime alone, at the batch size
 that Headtail's edge came to.
+
+A ratio of rates is right where nothing else runs. The ratios of processor time (`*_cpu_ratio_*`,
+server and clients together) say what it would be where these have the machine to themselves.
 """
 
 import argparse
@@ -12,7 +15,7 @@ import base64
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,7 +26,7 @@ from typing import Final
 from rich.progress import Progress
 
 from headtail.bench.report import Cell, Report
-from headtail.load.bare import bare_rate
+from headtail.load.bare import Bare, bare_loop
 from headtail.load.closed_loop import ClosedLoop
 from headtail.load.device_dialogue import devices, port_of
 from headtail.load.http_dialogue import HttpDialogue
@@ -108,7 +111,7 @@ def run(options: argparse.Namespace) -> Report:
         },
     )
     turns: dict[tuple[str, int], list[_Turn]] = {}
-    bare: dict[int, list[float]] = {clients: [] for clients in _CLIENTS}
+    bare: dict[int, list[Bare]] = {clients: [] for clients in _CLIENTS}
     with TemporaryDirectory() as folder, Progress(transient=True) as progress:
         setting = _Setting(
             bundle=path,
@@ -130,7 +133,7 @@ def run(options: argparse.Namespace) -> Report:
             for clients in _CLIENTS:
                 batch = turns["headtail", clients][-1].served.batch or 1
                 bare[clients].append(
-                    bare_rate(
+                    bare_loop(
                         bundle,
                         payload,
                         batch=max(1, round(batch)),
@@ -145,12 +148,13 @@ def run(options: argparse.Namespace) -> Report:
 def _tell(
     report: Report,
     turns: Mapping[tuple[str, int], list[_Turn]],
-    bare: Mapping[int, list[float]],
+    bare: Mapping[int, list[Bare]],
     rivals: Mapping[str, str],
 ) -> None:
     names = {"headtail": "Headtail", **rivals}
     for clients in _CLIENTS:
         rows: list[list[Cell]] = []
+        ours_ms = _all_ms(turns["headtail", clients])
         for name, title in names.items():
             runs = turns[name, clients]
             rate = statistics.median(turn.served.rate for turn in runs)
@@ -176,12 +180,16 @@ def _tell(
                     for ours, theirs in zip(turns["headtail", clients], runs, strict=True)
                 )
                 report.figure(f"{name}_ratio_{clients}", ratio)
+                report.figure(f"{name}_cpu_ratio_{clients}", _all_ms(runs) / ours_ms)
         bare_ratio = statistics.median(
-            turn.served.rate / rate
-            for turn, rate in zip(turns["headtail", clients], bare[clients], strict=True)
+            turn.served.rate / loop.rate
+            for turn, loop in zip(turns["headtail", clients], bare[clients], strict=True)
         )
         report.figure(f"bare_ratio_{clients}", bare_ratio)
-        rows.append(["bare loop", statistics.median(bare[clients]), *[None] * 7])
+        bare_ms = statistics.median(loop.cpu_ms for loop in bare[clients])
+        report.figure(f"bare_cpu_ratio_{clients}", bare_ms / ours_ms)
+        bare_rate = statistics.median(loop.rate for loop in bare[clients])
+        rows.append(["bare loop", bare_rate, *[None] * 3, bare_ms, *[None] * 3])
         report.table(
             f"{clients} clients",
             [
@@ -203,6 +211,11 @@ def _tell(
     else:
         report.note("LitServe is not installed: pip install 'headtail[bench-serve]'")
     report.target(f"bare_ratio_{most}", report.figures[f"bare_ratio_{most}"], ">=", 0.9)
+
+
+def _all_ms(turns: Sequence[_Turn]) -> float:
+    """What a request costs this machine, server and client."""
+    return statistics.median(turn.cpu_ms + turn.clients_ms for turn in turns)
 
 
 def _rivals(*, with_ray: bool) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from headtail.bench.report import Report
 
-PARTS: Final = ("llm", "cold-start", "gateway", "reuse", "migration", "mixed-load")
+PARTS: Final = ("llm", "cold-start", "gateway", "reuse", "migration", "mixed-load", "live-load")
 """Each a module with `add_arguments(parser)` and `measure(report, options)`."""
 
 _NOT_SETTINGS: Final = ("json", "part")

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from headtail.load.rivals.tail import Tail, TailOptions, best_class, tail_options
 
-_BATCH_WAIT_S = 0.001
-
 
 class TailApi(litserve.LitAPI):
     def __init__(self, options: TailOptions) -> None:
-        super().__init__(max_batch_size=options.max_batch, batch_timeout=_BATCH_WAIT_S)
+        super().__init__(max_batch_size=options.max_batch, batch_timeout=options.batch_wait_s)
         self._options = options
 
     def setup(self, device: str) -> None:

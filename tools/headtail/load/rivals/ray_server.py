@@ -8,8 +8,6 @@ from starlette.requests import Request
 
 from headtail.load.rivals.tail import Tail, TailOptions, best_class, tail_options
 
-_BATCH_WAIT_S = 0.001
-
 
 def main() -> None:
     options = tail_options()
@@ -24,7 +22,7 @@ def _application(options: TailOptions) -> serve.Application:
         def __init__(self) -> None:
             self._tail = Tail(options.bundle, options.cut)
 
-        @serve.batch(max_batch_size=options.max_batch, batch_wait_timeout_s=_BATCH_WAIT_S)
+        @serve.batch(max_batch_size=options.max_batch, batch_wait_timeout_s=options.batch_wait_s)
         async def predict(self, payloads: list[bytes]) -> list[dict[str, float]]:
             tensors = np.concatenate([self._tail.decode(payload) for payload in payloads])
             return [best_class(scores) for scores in self._tail.infer(tensors)]

@@ -23,6 +23,7 @@ class TailOptions:
     port: int
     workers: int
     max_batch: int
+    batch_wait_s: float
 
 
 def tail_options() -> TailOptions:
@@ -33,6 +34,7 @@ def tail_options() -> TailOptions:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--max-batch", type=int, default=4)
+    parser.add_argument("--batch-wait-s", type=float, default=0.001)
     return TailOptions(**vars(parser.parse_args()))
 
 
