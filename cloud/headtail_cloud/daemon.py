@@ -25,6 +25,7 @@ from headtail_cloud.engines.remote import RemoteOptions, RemoteServers
 from headtail_cloud.engines.served_tail import NothingServedError
 from headtail_cloud.gateway.app import Gateway
 from headtail_cloud.gateway.deployment import Deployment
+from headtail_cloud.gateway.http_server import HEAD_BYTES, http_protocol, loop_factory
 from headtail_cloud.gateway.limits import Limits
 from headtail_cloud.gateway.service import TailService
 from headtail_cloud.metrics import CloudMetrics
@@ -42,7 +43,6 @@ log = logging.getLogger(__name__)
 
 _MIB: Final = 1024 * 1024
 _BACKLOG: Final = 512
-_MAX_HEADER_BYTES: Final = 32 * 1024
 _KEEP_ALIVE_S: Final = 30
 _GOODBYE_S: Final = 1.0
 _CONNECTIONS_PER_REQUEST: Final = 4
@@ -100,7 +100,8 @@ def serve(
             cleanup.callback(edges.close, _GOODBYE_S)
         server = _server(parts, version)
         threading.Thread(target=_relay, args=(stop, server), daemon=True).start()
-        asyncio.run(_run(parts, server, bound, edges, out or sys.stdout))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_run(parts, server, bound, edges, out or sys.stdout))
 
 
 def _bound(config: CloudConfig) -> socket.socket:
@@ -134,7 +135,7 @@ def _server(parts: _Parts, version: str) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             gateway.app(),
-            http="h11",
+            http=http_protocol(),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -145,7 +146,7 @@ def _server(parts: _Parts, version: str) -> uvicorn.Server:
             limit_concurrency=_CONNECTIONS_PER_REQUEST * parts.config.concurrency,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, round(parts.config.grace_s)),
-            h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+            h11_max_incomplete_event_size=HEAD_BYTES,
         )
     )
 

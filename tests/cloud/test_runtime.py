@@ -23,7 +23,7 @@ from headtail_cloud.core.options import SchedulerOptions
 from headtail_cloud.core.scheduler import Scheduler
 from headtail_cloud.core.task import Task, TaskResult
 from headtail_cloud.dispatch.events import FleetAction
-from headtail_cloud.engines.modelled import ModelledEngine
+from headtail_cloud.engines.modelled import ModelledEngine, Prices
 from headtail_cloud.runtime.exchange import RuntimeBrokenError
 from headtail_cloud.runtime.in_process import InProcessRuntime
 from headtail_cloud.runtime.serving import Unwatched
@@ -90,6 +90,23 @@ def test_a_tail_is_answered() -> None:
     run(work, seen=seen)
     assert seen.steps == 1
     assert isinstance(seen.actions[0], Accept)
+
+
+@pytest.mark.parametrize(("item_s", "in_loop"), [(0.0001, True), (0.1, False)])
+def test_a_brief_step_needs_no_thread(item_s: float, in_loop: bool) -> None:
+    threads: list[threading.Thread] = []
+
+    @dataclass(slots=True, kw_only=True)
+    class Noting(GatedEngine):
+        def step(self, tasks: Sequence[Task]) -> list[TaskResult]:
+            threads.append(threading.current_thread())
+            return GatedEngine.step(self, tasks)
+
+    async def work(runtime: InProcessRuntime) -> None:
+        assert isinstance(await runtime.submit(tail(1)).end(), Finish)
+        assert [one is threading.current_thread() for one in threads] == [in_loop]
+
+    run(work, Noting(limits=LIMITS, prices=Prices(step_s=0.0, run_s=0.0, item_s=item_s)))
 
 
 def test_a_text_streams_its_tokens() -> None:

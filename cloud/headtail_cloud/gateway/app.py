@@ -53,7 +53,12 @@ class Gateway:
         model = "/v2/models/{name}"
         one = "/v2/models/{name}/versions/{version}"
         return Starlette(
+            # They are tried in this order: the one that is asked for most stands first.
             routes=[
+                *(
+                    Route(f"{path}/infer", self._guarded(self._infer), methods=["POST"])
+                    for path in (model, one)
+                ),
                 Route("/healthz", self._live),
                 Route("/v2/health/live", self._live),
                 Route("/readyz", self._ready),
@@ -68,10 +73,6 @@ class Gateway:
                     "/v2/repository/models/{name:path}/load",
                     self._guarded(self._announced),
                     methods=["POST"],
-                ),
-                *(
-                    Route(f"{path}/infer", self._guarded(self._infer), methods=["POST"])
-                    for path in (model, one)
                 ),
                 *OpenAiRoutes(self._deployment, self._guard).routes(),
             ],

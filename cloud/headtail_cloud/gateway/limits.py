@@ -70,18 +70,25 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[_T]]) -
 
     The body must have been read.
     """
-    # One task more, not two: each costs a short request a turn of the loop.
+    # One task more, not two: each costs a brief request another turn of the loop.
     working = asyncio.current_task()
     assert working is not None
+    waits = True
+
+    def left(leaving: "asyncio.Future[None]") -> None:
+        if waits and not leaving.cancelled():
+            working.cancel()
+
     leaving = asyncio.ensure_future(_disconnected(request))
-    leaving.add_done_callback(lambda left: left.cancelled() or working.cancel())
+    leaving.add_done_callback(left)
     try:
         return await work()
     except asyncio.CancelledError:
-        if leaving.done() and not leaving.cancelled() and working.uncancel() == 0:
+        if leaving.done() and working.uncancel() == 0:
             raise ClientDisconnect from None
         raise
     finally:
+        waits = False
         leaving.cancel()
 
 
