@@ -126,3 +126,9 @@ def test_a_stream_ends_before_its_numbers_repeat() -> None:
     one.write(b"the last", segment_bytes=100)
     with pytest.raises(StreamClosedError):
         one.write(b"one too many", segment_bytes=100)
+
+
+def test_a_piece_beyond_its_message_is_not_cut_again() -> None:
+    body = (1).to_bytes(2) + (2**24 - 1).to_bytes(3) + (2**24 - 1).to_bytes(3) + bytes(300)
+    with pytest.raises(TrafficError, match="of 16777215"):
+        list(cut_again(body, 100))

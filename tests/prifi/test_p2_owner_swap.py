@@ -46,9 +46,9 @@ class Recording(Composer):
     def compose(
         self, header: Header, row: Bytes, lock: Lock, owners: tuple[int, ...], permit: int
     ) -> tuple[bytes, int]:
-        frame, bit = super().compose(header, row, lock, owners, permit)
         payload = GEOMETRY.payload_bytes
         base = row[:payload].tobytes() + lock.mask(row[payload:].tobytes())
+        frame, bit = super().compose(header, row, lock, owners, permit)
         self.plains[header.round] = np.frombuffer(frame[HEADER_BYTES:], np.uint8) ^ np.frombuffer(
             base, np.uint8
         )

@@ -33,7 +33,7 @@ def chain(verify_every: int = 1, retain: int = 10) -> Chain:
 
 def test_frames_in_order() -> None:
     one, sent = chain(), frames(5)
-    assert one.link == first_link(EPOCH)
+    assert one.link_of(-1) == first_link(EPOCH)
     for round_, frame in enumerate(sent):
         assert one.offer(round_, frame) is Offer.NEXT
         one.extend(*split_signed(frame))

@@ -17,6 +17,7 @@ from headtail_prifi.core.events import CellArrived, ClientDropped, EpochOver, Ve
 from headtail_prifi.core.geometry import Geometry
 from headtail_prifi.core.header import (
     HEADER_BYTES,
+    MAX_ROUND,
     Buffer,
     Header,
     Kind,
@@ -244,6 +245,15 @@ def test_a_guard_pads_for_memberships_it_endorsed(scene: Scene) -> None:
         guard.receive(body_of(scene, Kind.LEAVE, Leave()), 0.0)
     guard.on_timer(0.0)
     assert repr(guard) == "GuardCore(guard 0, serving, membership 0, witness quiet)"
+
+
+def test_a_guard_has_no_pads_beyond_the_last_round(scene: Scene) -> None:
+    guard = Swarm(scene).guards[0]
+    guard.receive(body_of(scene, Kind.GRANT, Grant(count=2), round_=MAX_ROUND - 1), 0.0)
+    assert len(guard.to_send(0.0)) == 1
+    with pytest.raises(UnexpectedFrameError, match="3 rounds from"):
+        guard.receive(body_of(scene, Kind.GRANT, Grant(count=3), round_=MAX_ROUND - 1), 0.0)
+    assert guard.to_send(0.0) == []
 
 
 def test_a_guard_mixes_only_under_a_known_membership(scene: Scene) -> None:

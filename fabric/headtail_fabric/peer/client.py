@@ -81,6 +81,7 @@ TABLE: Final[dict[State, dict[Turn, State]]] = {
 _HELLO_EVERY_S: Final = 0.5
 _HELLO_AT_MOST_EVERY_S: Final = 10.0
 _SILENT_HEARTBEATS: Final = 3
+_WITH_HINTS: Final = (wire.Result, wire.Busy, wire.Pong)
 
 
 class ClientCore:
@@ -276,7 +277,7 @@ class ClientCore:
 
     def _take(self, message: wire.Message, payloads: Frames, size: int, now: float) -> None:
         event: ClientEvent | None = None
-        if isinstance(message, wire.Result | wire.Busy | wire.Pong):
+        if isinstance(message, _WITH_HINTS):
             self._hints = message.hints
         match message:
             case wire.Offer():

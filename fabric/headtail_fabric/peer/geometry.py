@@ -15,9 +15,8 @@ _CURVE_OVERHEAD: Final = 8 + 8 + 16 + 1
 def framed_bytes(frames: Frames, *, curve: bool) -> int:
     """Bytes that one multipart message puts on a TCP stream."""
     total = 0
+    overhead = _CURVE_OVERHEAD if curve else 0
     for frame in frames:
-        body = frame.nbytes if isinstance(frame, memoryview) else len(frame)
-        if curve:
-            body += _CURVE_OVERHEAD
+        body = overhead + (frame.nbytes if isinstance(frame, memoryview) else len(frame))
         total += body + (2 if body <= 255 else 9)
     return total

@@ -61,12 +61,19 @@ class ZmqLoop:
         """
         if now - self._drained_at < _SURELY_EMPTY_S:
             return
+        receive = self.socket.recv
         for _ in range(_READ_AT_ONCE):
             try:
-                parts = self.socket.recv_multipart(_NOW, copy=False)
+                part = receive(_NOW, copy=False)
             except zmq.Again:
                 self._drained_at = now
                 return
+            parts = [part]
+            # Not `recv_multipart`: it asks the socket whether more follows, which costs as much
+            # as taking a frame; the frame itself knows. All of a message comes at once.
+            while part.more:
+                part = receive(_NOW, copy=False)
+                parts.append(part)
             yield parts
 
     def count_received(self, frames: list[Buffer]) -> None:
@@ -123,14 +130,16 @@ class ZmqLoop:
             self._poller.modify(self.socket, zmq.POLLIN | (zmq.POLLOUT if for_room else 0))
         # Rounded up: waking a little early would only mean a turn for nothing.
         timeout_ms = int(min(max(seconds, 0.0), _LONGEST_WAIT_S) * 1000 + 0.999)
-        ready = dict(self._poller.poll(timeout_ms))
-        if self._wakeup.fileno() in ready:
-            self._wakeup.clear()
-        if self._meter.monitor in ready:
-            self._events += self._meter.drain()
-        if self.socket in ready:
-            self._drained_at = 0.0
-        if self.socket not in ready or self._events:
+        silent = True
+        for ready, _ in self._poller.poll(timeout_ms):
+            if ready is self.socket:
+                self._drained_at = 0.0
+                silent = False
+            elif ready is self._meter.monitor:
+                self._events += self._meter.drain()
+            else:
+                self._wakeup.clear()
+        if silent or self._events:
             self._tend_at = 0.0
 
     def wake(self) -> None:

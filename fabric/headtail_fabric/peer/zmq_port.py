@@ -29,10 +29,10 @@ class ZmqPort(ABC, Generic[EventT]):
     def close(self, timeout_s: float = 1.0) -> None: ...
 
     def poll(self, timeout_s: float) -> EventT | None:
-        until = self._clock.now() + timeout_s
+        now = self._clock.now()
+        until = now + timeout_s
         waited = False
         while True:
-            now = self._clock.now()
             event = self._collect(now)
             self._flush()
             if event is not None:
@@ -40,12 +40,12 @@ class ZmqPort(ABC, Generic[EventT]):
             came = self._read(now)
             if must_tend := self._loop.must_tend(now, came=came):
                 self._tend(now)
-            if came or must_tend:
-                continue  # to send what came of it before sleeping
-            if waited and now >= until:
-                return None
-            self._sleep(until - now)
-            waited = True
+            if not came and not must_tend:  # else to send what came of it before sleeping
+                if waited and now >= until:
+                    return None
+                self._sleep(until - now)
+                waited = True
+            now = self._clock.now()
 
     @abstractmethod
     def _collect(self, now: float) -> EventT | None:

@@ -26,8 +26,11 @@ def cut(message: bytes, message_id: int, body_bytes: int) -> Iterator[bytes]:
 
 
 def cut_again(body: bytes, body_bytes: int) -> Iterator[bytes]:
-    """The same part of a message in smaller cells."""
+    """The same part of a message in smaller cells. Raises TrafficError for what is no part of
+    one."""
     message_id, offset, total, data = _split(body)
+    if offset + len(data) > total:
+        raise TrafficError(f"a piece up to byte {offset + len(data)} of {total}")
     step = body_bytes - HEADER_BYTES
     for start in range(0, max(1, len(data)), step):
         yield _join(message_id, offset + start, total, data[start : start + step])

@@ -1,8 +1,10 @@
 """Who takes part: clients and guards by their index in the epoch, and the relay."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 
 class Role(IntEnum):
@@ -13,8 +15,7 @@ class Role(IntEnum):
     GUARD = 2
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Seat:
+class Seat(msgspec.Struct, frozen=True, order=True, gc=False):
     """One party's place in an epoch; as a destination, index `ALL` stands for the whole role."""
 
     role: Role
@@ -37,6 +38,7 @@ CLIENTS: Final = Seat(Role.CLIENT, ALL)
 GUARDS: Final = Seat(Role.GUARD, ALL)
 
 
+@lru_cache(maxsize=4096)  # the relay asks for it with every frame
 def client_seat(index: int) -> Seat:
     """Client number `index` of the epoch."""
     return Seat(Role.CLIENT, index)

@@ -85,8 +85,13 @@ def check_verify_key(verify_key: bytes) -> None:
 
 
 def _digest(purpose: str, message: bytes) -> bytes:
+    return hashlib.sha512(_label(purpose) + message).digest()
+
+
+@cache
+def _label(purpose: str) -> bytes:
     label = purpose.encode()
-    return hashlib.sha512(len(label).to_bytes(2) + label + message).digest()
+    return len(label).to_bytes(2) + label
 
 
 @cache

@@ -10,6 +10,7 @@ disruptor can't choose to flip ones only), and shows the relay that a cell was d
 import hashlib
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -64,9 +65,11 @@ class OpenedCell:
     body: bytes
 
 
+@lru_cache(maxsize=8)
 def silence(geometry: Geometry) -> Cell:
-    """What everybody but the owner adds."""
-    return Cell(np.zeros(geometry.cell_bytes, np.uint8), np.zeros(KEY_BYTES, np.uint8))
+    """What everybody but the owner adds; one read-only value for all clients of a process."""
+    payload, key = bytes(geometry.cell_bytes), bytes(KEY_BYTES)
+    return Cell(np.frombuffer(payload, np.uint8), np.frombuffer(key, np.uint8))
 
 
 def seal_cell(

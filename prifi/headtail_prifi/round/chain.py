@@ -48,9 +48,9 @@ class Chain:
         self.next_round = 0
 
     @property
-    def link(self) -> bytes:
-        """The history so far."""
-        return self._links[self.next_round - 1]
+    def waits(self) -> bool:
+        """Whether frames were held back, for one before them is missing."""
+        return bool(self._held)
 
     @property
     def missing(self) -> tuple[int, int] | None:
@@ -79,7 +79,7 @@ class Chain:
         """Append the next frame, split; the new link. SignatureError when it was checked and is
         bad."""
         round_ = self.next_round
-        link = next_link(self.link, signed)
+        link = next_link(self._links[round_ - 1], signed)
         if round_ % self._verify_every == 0:
             HistoryStatement(
                 epoch_id=self._epoch_id, round=round_, link=link, signature=signature
@@ -88,7 +88,8 @@ class Chain:
         self._signatures[round_] = signature
         self._links.pop(round_ - self._retain, None)
         self._signatures.pop(round_ - self._retain, None)
-        self._held.pop(round_, None)
+        if self._held:
+            self._held.pop(round_, None)
         self.next_round = round_ + 1
         return link
 

@@ -279,7 +279,7 @@ class ClientCore:
         match self._chain.offer(header.round, frame):
             case Offer.NEXT:
                 self._advance(frame, header)
-                while (held := self._chain.held()) is not None:
+                while self._chain.waits and (held := self._chain.held()) is not None:
                     self._settle()
                     self._advance(held, read_header(held))
             case Offer.REPEATED:
@@ -287,7 +287,8 @@ class ClientCore:
                     self._outbox.append(Outgoing(RELAY, self._sent[header.round]))
             case Offer.DIFFERENT:
                 self._on_difference(frame, header)
-        self._ask_for_missing(now)
+        if self._chain.waits or self._gaps.due_at is not None:
+            self._ask_for_missing(now)
 
     def _advance(self, frame: Buffer, header: Header) -> None:
         if self.state is not ClientState.SPEAKING:
@@ -350,7 +351,9 @@ class ClientCore:
             self._outbound.abandon(round_)
         if down.disclosure is not None:
             version = self._segments.current.membership.version
-            self._accuse(self._watch.on_disclosure(round_, down.disclosure, version))
+            accusation = self._watch.on_disclosure(round_, down.disclosure, version)
+            if accusation is not None:
+                self._accuse(accusation)
         self._permit = self._entropy.bytes(1)[0] & 1 if self._watch.probing else 1
         for data in down.data:
             self._events.append(DataReceived(round=round_, data=data))
@@ -365,12 +368,14 @@ class ClientCore:
                 self._events.append(CellDelivered(id=item_id))
             for one in spoilt:
                 self._watch.spoilt(one)
-            self._accuse(
-                self._watch.on_reservations(round_, report.round, report.reservations, version)
+            accusation = self._watch.on_reservations(
+                round_, report.round, report.reservations, version
             )
+            if accusation is not None:
+                self._accuse(accusation)
 
-    def _accuse(self, accusation: Accusation | None) -> None:
-        if accusation is not None and not self._outbound.accusing:
+    def _accuse(self, accusation: Accusation) -> None:
+        if not self._outbound.accusing:
             self._accusation = accusation.pack()
             self._outbound.add(CellKind.ACCUSATION, self._accusation)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtail_prifi.core.geometry import LANE_BYTES, Geometry
-from headtail_prifi.core.header import HEADER_BYTES, Header
+from headtail_prifi.core.header import Header
 from headtail_prifi.core.messages import NOBODY
 from headtail_prifi.round.cell import Cell
 from headtail_prifi.round.lock import Lock
@@ -18,61 +18,55 @@ Bytes = NDArray[np.uint8]
 
 
 class Composer:
-    """Writes frames for one slot, all of them in one buffer."""
+    """Writes frames for one slot, each over its round's pads."""
 
     def __init__(self, *, geometry: Geometry, slot: int, outbound: Outbound) -> None:
         self._slot = slot
         self._outbound = outbound
+        self._cell_bytes = geometry.cell_bytes
         self._payload_bytes = geometry.payload_bytes
-        self._lanes_at = HEADER_BYTES + geometry.payload_bytes
-        self._reservation_at = HEADER_BYTES + geometry.reservation_start + (slot >> 3)
+        self._reservation_at = geometry.reservation_start - geometry.payload_bytes + (slot >> 3)
         self._reservations = (0, 0x80 >> (slot & 7))
-        self._frame = bytearray(HEADER_BYTES + geometry.upstream_bytes)
-        cipher = np.frombuffer(self._frame, np.uint8)[HEADER_BYTES:]
-        self._payloads = cipher[: geometry.payload_bytes]
-        self._parts = [
-            (
-                cipher[sub_slot * geometry.cell_bytes :][: geometry.cell_bytes],
-                cipher[geometry.key_lane_start(sub_slot) :][:LANE_BYTES],
-            )
-            for sub_slot in range(geometry.sub_slots)
-        ]
-        """Where in the buffer the payload and the key of each sub-slot lie."""
+        self._lanes = bytearray(geometry.lane_bytes)
+        lanes = np.frombuffer(self._lanes, np.uint8).reshape(-1, LANE_BYTES)
+        self._keys = [lanes[sub_slot] for sub_slot in range(geometry.sub_slots)]
 
     def compose(
         self, header: Header, row: Bytes, lock: Lock, owners: tuple[int, ...], permit: int
     ) -> tuple[bytes, int]:
         """The frame (without voucher), and the reservation bit in it.
 
-        `row` is the round's combined stream; with `permit` 0 no reservation is made.
+        `row` is the round's combined stream, which is used up; with `permit` 0 no reservation is
+        made.
         """
-        self._cover(row, lock)
+        payloads = self._cover(row, lock)
         owned = 0
         for sub_slot, owner in enumerate(owners):
             if owner == NOBODY:
                 continue
             mine = owner == self._slot
-            self._add_cell(sub_slot, self._outbound.take(mine, sub_slot))
+            self._add_cell(payloads, sub_slot, self._outbound.take(mine, sub_slot))
             owned += mine
         bit = permit & (self._outbound.stock > owned)
-        self._frame[self._reservation_at] ^= self._reservations[bit]
-        self._frame[:HEADER_BYTES] = header.encode()
-        return bytes(self._frame), bit
+        self._lanes[self._reservation_at] ^= self._reservations[bit]
+        return b"".join((header.encode(), payloads.data, self._lanes)), bit
 
     def again(self, row: Bytes, lock: Lock, said: Said) -> bytes:
-        """The cipher of an earlier round, from its stream and what was said in it."""
-        self._cover(row, lock)
+        """The cipher of an earlier round, from its stream (used up) and what was said in it."""
+        payloads = self._cover(row, lock)
         for sent in said.cells:
-            self._add_cell(sent.sub_slot, sent.card.cell)
-        self._frame[self._reservation_at] ^= self._reservations[said.reserved]
-        return bytes(self._frame[HEADER_BYTES:])
+            self._add_cell(payloads, sent.sub_slot, sent.card.cell)
+        self._lanes[self._reservation_at] ^= self._reservations[said.reserved]
+        return b"".join((payloads.data, self._lanes))
 
-    def _cover(self, row: Bytes, lock: Lock) -> None:
-        """What a client sends that has nothing to say."""
-        self._payloads[:] = row[: self._payload_bytes]
-        self._frame[self._lanes_at :] = lock.mask(row[self._payload_bytes :].tobytes())
+    def _cover(self, row: Bytes, lock: Lock) -> Bytes:
+        """Fill the lanes and give the payloads of a client that has nothing to say."""
+        payload_bytes = self._payload_bytes
+        self._lanes[:] = lock.mask(row[payload_bytes:].tobytes())
+        return row[:payload_bytes]
 
-    def _add_cell(self, sub_slot: int, own: Cell) -> None:
-        payload, key = self._parts[sub_slot]
+    def _add_cell(self, payloads: Bytes, sub_slot: int, own: Cell) -> None:
+        start = sub_slot * self._cell_bytes
+        payload, key = payloads[start : start + self._cell_bytes], self._keys[sub_slot]
         payload ^= own.payload
         key ^= own.key

@@ -86,7 +86,7 @@ class Engine:
         size = HEADER_BYTES + self._geometry.upstream_bytes + vouched * SIGNATURE_BYTES
         if len(frame) != size or header.flags != vouched * VOUCHED:
             raise FrameError(f"an upstream frame of {len(frame)} bytes in round {header.round}")
-        if header.round >= self.next_round:
+        if header.round >= self.announcer.next_round:
             raise UnexpectedFrameError(f"a cipher for round {header.round}, which is not open")
         if not self.open or header.version != self.books.membership.version:
             return

@@ -17,6 +17,7 @@ from headtail_prifi.core.events import EpochOver, Event, MembershipChanged
 from headtail_prifi.core.geometry import Geometry
 from headtail_prifi.core.header import (
     HEADER_BYTES,
+    MAX_ROUND,
     VOUCHED,
     Buffer,
     Header,
@@ -143,6 +144,8 @@ class GuardCore:
         if segment is None:
             raise UnexpectedFrameError(f"asked for pads of membership {header.version}")
         first, last = header.round, header.round + grant.count
+        if last > MAX_ROUND + 1:
+            raise UnexpectedFrameError(f"asked for pads of {grant.count} rounds from {first} on")
         while first < last:
             count = min(batch_rounds(self._geometry), last - first)
             self._outbox.append(Outgoing(RELAY, self._pads(segment, first, count)))

@@ -7,8 +7,9 @@ pops from one of two decks, of which one holds nothing but silence. All that dif
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from headtail_prifi.core.errors import BacklogFullError
 from headtail_prifi.core.geometry import Geometry
@@ -18,8 +19,7 @@ from headtail_prifi.crypto.entropy import Entropy
 from headtail_prifi.round.cell import KEY_BYTES, Cell, CellKind, seal_cell, silence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Item:
+class Item(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The body of one cell; its id is the client's own."""
 
     id: int
@@ -27,8 +27,7 @@ class Item:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Card:
+class Card(msgspec.Struct, frozen=True, eq=False):
     """A cell in a deck; `owned` cells get an echo, `item` is None for silence."""
 
     owned: bool
@@ -36,16 +35,14 @@ class Card:
     cell: Cell
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sent:
+class Sent(msgspec.Struct, frozen=True, eq=False):
     """An owned cell under way in a sub-slot, or an owned silence."""
 
     sub_slot: int
     card: Card
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spoilt:
+class Spoilt(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An owned cell that the relay did not get as it was sent."""
 
     round: int
@@ -53,8 +50,7 @@ class Spoilt:
     cell: Cell
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class Said(msgspec.Struct, frozen=True, eq=False):
     """What a client added to its pads in a round: its cells, and its reservation bit."""
 
     cells: tuple[Sent, ...]
@@ -86,7 +82,8 @@ class Outbound:
         self._silence = silence(geometry)
         self._waiting: deque[Item] = deque()
         self._owned: deque[Card] = deque()
-        self._cover = deque(Card(False, None, self._silence) for _ in range(geometry.sub_slots))
+        self._passes = [Card(True, None, self._silence)] * geometry.sub_slots
+        self._cover = deque([Card(False, None, self._silence)] * geometry.sub_slots)
         self._decks = (self._cover, self._owned)
         self._taken: list[tuple[int, Card]] = []
         self._under_way: dict[int, list[Sent]] = {}
@@ -231,4 +228,4 @@ class Outbound:
         self.stock = len(sealed) + len(self._waiting)
         self._owned.clear()
         self._owned.extend(sealed)
-        self._owned.extend(Card(True, None, self._silence) for _ in range(depth))
+        self._owned.extend(self._passes)

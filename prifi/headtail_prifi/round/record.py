@@ -18,6 +18,7 @@ class RoundRecord:
     all pads are off: payloads, keys, reservations."""
 
     __slots__ = (
+        "_cipher_end",
         "_geometry",
         "_total",
         "before",
@@ -43,6 +44,7 @@ class RoundRecord:
         members: Sequence[int],
     ) -> None:
         self._geometry = geometry
+        self._cipher_end = HEADER_BYTES + geometry.upstream_bytes
         self._total = np.zeros(geometry.upstream_bytes, np.uint8)
         self.round = round_
         self.owners = owners
@@ -56,8 +58,8 @@ class RoundRecord:
 
     def add(self, client: int, frame: bytes) -> memoryview:
         """Add a client's frame of the right length; returns its cipher."""
-        cipher = memoryview(frame)[HEADER_BYTES : HEADER_BYTES + self._geometry.upstream_bytes]
-        np.bitwise_xor(self._total, np.frombuffer(cipher, np.uint8), out=self._total)
+        total, cipher = self._total, self._cipher_in(frame)
+        np.bitwise_xor(total, np.frombuffer(cipher, np.uint8), total)
         self.frames[client] = frame
         self.missing.discard(client)
         return cipher
@@ -76,5 +78,7 @@ class RoundRecord:
 
     def cipher(self, client: int) -> memoryview:
         """What a client sent in this round."""
-        frame = memoryview(self.frames[client])
-        return frame[HEADER_BYTES : HEADER_BYTES + self._geometry.upstream_bytes]
+        return self._cipher_in(self.frames[client])
+
+    def _cipher_in(self, frame: bytes) -> memoryview:
+        return memoryview(frame)[HEADER_BYTES : self._cipher_end]

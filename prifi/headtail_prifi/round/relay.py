@@ -258,7 +258,8 @@ class RelayCore:
                 self._prosecutor.on_accusation(cell.body, slot, now)
         for _, slot in closed.reading.disrupted:
             self._prosecutor.on_jam(slot, now)
-        self._drop(closed.unvouched, "it does not vouch for what it sent", now)
+        if closed.unvouched:
+            self._drop(closed.unvouched, "it does not vouch for what it sent", now)
         self._absorb(now)
         blaming = self._prosecutor.state is not ProsecutorState.QUIET
         self._pacer.closed(now, busy=self._engine.busy or blaming)

@@ -7,11 +7,12 @@ turn, so each gets an equal share of a full net, and all sub-slots when it is al
 """
 
 from collections import Counter, deque
-from struct import unpack
+from functools import lru_cache
+from struct import Struct
 
 import numpy as np
 
-from headtail_prifi.core.geometry import Geometry
+from headtail_prifi.core.geometry import MAX_SUB_SLOTS, Geometry
 from headtail_prifi.core.messages import NOBODY
 
 
@@ -45,7 +46,7 @@ class Scheduler:
 
     def on_cell(self, round_: int, slot: int, backlog: int) -> None:
         """The owner spoke in `round_` and has `backlog` more cells."""
-        self._claim(slot, backlog - self._granted_after(round_, slot))
+        self._claim(slot, backlog - self._granted_after(round_).count(slot))
 
     def on_silence(self, slot: int) -> None:
         """The owner had a turn and let it pass: forget what it claimed before."""
@@ -53,12 +54,17 @@ class Scheduler:
 
     def on_disruption(self, round_: int, slot: int) -> None:
         """The owner's cell was spoilt: it gets another turn, to accuse or to repeat."""
-        self._claim(slot, max(self._owed[slot], 1 - self._granted_after(round_, slot)))
+        granted = self._granted_after(round_).count(slot)
+        self._claim(slot, max(self._owed[slot], 1 - granted))
 
     def on_reservations(self, round_: int, lanes: bytes) -> None:
         """The opened reservation lanes of `round_`. Call it after `on_cell` of that round."""
-        for slot in reserved_slots(lanes, self._geometry.clients):
-            self._claim(slot, max(self._owed[slot], 1 - self._granted_after(round_, slot)))
+        slots = reserved_slots(lanes, self._geometry.clients)
+        if not slots:
+            return
+        granted = Counter(self._granted_after(round_))
+        for slot in slots:
+            self._claim(slot, max(self._owed[slot], 1 - granted[slot]))
 
     def ban(self, slot: int) -> None:
         """Never grant this pseudonym a turn again."""
@@ -73,14 +79,18 @@ class Scheduler:
             self._waiting.remove(slot)
         self._owed[slot] = turns
 
-    def _granted_after(self, round_: int, slot: int) -> int:
-        return sum(owners.count(slot) for granted, owners in self._granted if granted > round_)
+    def _granted_after(self, round_: int) -> list[int]:
+        """The owners of all sub-slots of later rounds."""
+        return [owner for opened, owners in self._granted if opened > round_ for owner in owners]
 
 
 def reserved_slots(lanes: bytes, clients: int) -> list[int]:
     """The slots whose bit is set."""
-    bits = np.unpackbits(np.frombuffer(lanes, np.uint8))
-    return [int(slot) for slot in np.flatnonzero(bits[:clients])]
+    if not any(lanes):
+        return []
+    bits = np.unpackbits(np.frombuffer(lanes, np.uint8), count=clients)
+    slots: list[int] = bits.nonzero()[0].tolist()
+    return slots
 
 
 def encode_owners(owners: tuple[int, ...]) -> bytes:
@@ -90,4 +100,9 @@ def encode_owners(owners: tuple[int, ...]) -> bytes:
 
 def decode_owners(data: bytes) -> tuple[int, ...]:
     """The slot of each sub-slot, or NOBODY; an even number of bytes."""
-    return unpack(f">{len(data) // 2}H", data)
+    return _owners(len(data) // 2).unpack(data)
+
+
+@lru_cache(maxsize=MAX_SUB_SLOTS)
+def _owners(sub_slots: int) -> Struct:
+    return Struct(f">{sub_slots}H")

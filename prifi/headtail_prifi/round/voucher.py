@@ -110,10 +110,12 @@ class CipherLog:
 
     def add(self, round_: int, cipher: Buffer) -> None:
         """Note the cipher of a round; the first one counts."""
-        if round_ not in self._digests:
-            self._digests[round_] = cipher_digest(cipher)
-            self._digests.pop(round_ - self._retain, None)
-            self._vouchers.pop(round_ - self._retain, None)
+        digests = self._digests
+        if round_ not in digests:
+            digests[round_] = cipher_digest(cipher)
+            digests.pop(round_ - self._retain, None)
+            if self._vouchers:
+                self._vouchers.pop(round_ - self._retain, None)
 
     def sign(self, first: int, count: int, key: SigningKey) -> bytes:
         """This party's voucher; KeyError when one of the rounds is not in the log."""
@@ -171,7 +173,8 @@ def _join(left: bytes, right: bytes) -> bytes:
 
 def _above(level: Sequence[bytes]) -> list[bytes]:
     """One level up the tree; an odd last node is carried up as it is."""
-    pairs = [_join(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+    sha256 = hashlib.sha256
+    pairs = [sha256(_NODE + level[i] + level[i + 1]).digest() for i in range(0, len(level) - 1, 2)]
     return pairs + list(level[len(level) - len(level) % 2 :])
 
 
