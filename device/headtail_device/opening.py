@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from headtail_device.background import BackgroundSink
 from headtail_device.config import DeviceConfig, OutputConfig, SpoolConfig
 from headtail_device.delivery import Checkout
 from headtail_device.frame_traces import FrameTraces
@@ -89,9 +90,9 @@ def open_board(output: OutputConfig, *, rate_hz: float | None, clock: Clock) -> 
             link = MqttLink(address, subscribe=False)
             board.add(remote(MqttPublisher(link), limit=output.mqtt_queue))
         if output.video is not None:
-            board.add(AnnotatedVideoSink(output.video, rate_hz=rate_hz))
+            board.add(BackgroundSink(AnnotatedVideoSink(output.video, rate_hz=rate_hz)))
         if output.pictures is not None:
-            board.add(AnnotatedPicturesSink(output.pictures))
+            board.add(BackgroundSink(AnnotatedPicturesSink(output.pictures)))
     except BaseException:
         board.close()
         raise

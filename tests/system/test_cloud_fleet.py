@@ -249,8 +249,11 @@ def test_a_zygote_that_is_killed_is_replaced(tmp_path: Path) -> None:
         async with fleet(tmp_path) as live:
             launcher = live.runtime._launchers["fragile"]
             os.kill(launcher._zygote.pid, signal.SIGKILL)  # type: ignore[attr-defined]
-            for pid in live.pids():
+            killed = set(live.pids())
+            for pid in killed:
                 os.kill(pid, signal.SIGKILL)
+            # Both at once: a request that meets one and then the other has had its second chance.
+            await live.until(lambda: not killed & set(live.pids()))
             assert (await live.end(named("on"))).outcome is Outcome.DONE
             await live.until(lambda: len(live.pids()) == 2)
             assert "on_disk" in live.seen.tiers

@@ -62,7 +62,7 @@ def test_the_trained_cuts_are_light_and_measured(bundle: Bundle) -> None:
         assert cut.device_macs <= share * manifest.full.macs
         assert {measured.codec for measured in cut.measured} == set(cut.coders)
         sizes = [measured.mean_bytes for measured in cut.measured]
-        assert max(sizes) < 6000
+        assert max(sizes) < 7000
 
 
 def test_a_frame_through_the_bottleneck(

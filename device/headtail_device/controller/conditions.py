@@ -52,19 +52,23 @@ def conditions(
     backlog_s: float,
     edge_busy_s: float = 0.0,
     wire_s: float | None = None,
+    carried_bytes: int = 0,
     slots: SlotLink | None = None,
 ) -> Conditions:
     """What an observation means for a forecast. The edge's queue is as it said with its last
     answer, halved every 5 s that this is past.
 
-    `wire_s`: what the last answered request spent on the link. For 10 s it bounds the round trip,
-    whose mean over the heartbeats follows a change slowly.
+    `wire_s`: what the last answered request, of `carried_bytes`, spent on the link. For 10 s that
+    bounds the round trip, whose mean over the heartbeats follows a change slowly, and the rate,
+    whose mean remembers a stall.
     """
     link = seen.link
     rtt_s = ASSUMED_RTT_S if link.rtt_s is None else link.rtt_s
     if wire_s is not None and heard_s < _BOUND_S:
         rtt_s = min(rtt_s, wire_s)
     rate_bytes_s, known = link.goodput_bytes_s or ASSUMED_RATE_BYTES_S, bool(link.goodput_bytes_s)
+    if known and wire_s and heard_s < _BOUND_S:
+        rate_bytes_s = max(rate_bytes_s, carried_bytes / wire_s)
     if slots is not None:
         rate_bytes_s, known = slots.rate_bytes_s, True
     queue_s = 0.0

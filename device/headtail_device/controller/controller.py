@@ -46,6 +46,7 @@ class Controller:
         self._penalties = Penalties()
         self._heard_at: float | None = None
         self._wire_s: float | None = None
+        self._carried_bytes = 0
         self._link_free_at = self._edge_free_at = float("-inf")
         self._expected_s = 0.0
 
@@ -70,6 +71,7 @@ class Controller:
     def place(self, seen: Observation) -> Decision:
         """For the frame that waits now."""
         now, given = seen.now, self._conditions(seen)
+        self._forecaster.link_told(given)
         forecasts = {
             name: self._forecaster.forecast(option, given, now)
             for name, option in self._options.items()
@@ -104,6 +106,7 @@ class Controller:
         option = self._options[decision.option]
         if was.wire_s is not None:
             self._heard_at, self._wire_s = now, was.wire_s
+            self._carried_bytes = was.payload_bytes or 0
         if decision.reason is Reason.TRIED:
             self._curiosity.charged(max(was.total_s - decision.usual_s, 0.0))
         self._penalties.told(option.name, fault=was.fault, now=now)
@@ -121,6 +124,7 @@ class Controller:
             backlog_s=max(overdue_s, self._link_free_at - now, 0.0),
             edge_busy_s=max(0.0, self._edge_free_at - now),
             wire_s=self._wire_s,
+            carried_bytes=self._carried_bytes,
             slots=self._slots,
         )
 

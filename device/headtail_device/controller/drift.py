@@ -61,6 +61,12 @@ class Drift:
         own = self._own.get(key, 1.0)
         self._own[key] = _bounded(own * (1 + self._least_gain * error))
 
+    def absorbed(self, ratio: float) -> None:
+        """What is expected has by itself become `ratio` times as much: of what the shared part adds
+        to it that much is no longer missing."""
+        if ratio > 1 and self._shared > 1:
+            self._shared = max(self._shared / ratio, 1.0)
+
     def _kept(self, now: float) -> float:
         if self._at is None:
             return 1.0

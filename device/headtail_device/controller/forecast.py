@@ -44,12 +44,20 @@ class Forecaster:
         # Frames differ in size by nature: what one took says little of the next.
         self._payload = Drift(half_life_s=600.0, least_gain=0.03, most_gain=0.1, prior=20)
         self._wire = Drift(half_life_s=8.0, least_gain=0.05, prior=5)
+        self._rate_bytes_s: float | None = None
         self._coverage: dict[str, float] = {}
         self._bias: dict[str, tuple[float, float]] = {}
         self._spread: dict[bool, float] = {}
 
     def __repr__(self) -> str:
         return f"<Forecaster device={self._device} edge={self._edge} wire={self._wire}>"
+
+    def link_told(self, given: Conditions) -> None:
+        """Before the forecasts for a frame. A stall that has made the link's estimate worse must
+        not count once more as the drift that was learnt from it under the old one."""
+        if self._rate_bytes_s is not None:
+            self._wire.absorbed(self._rate_bytes_s / given.rate_bytes_s)
+        self._rate_bytes_s = given.rate_bytes_s if given.rate_known else None
 
     def forecast(self, option: Option, given: Conditions, now: float) -> Forecast:
         """For the next frame."""

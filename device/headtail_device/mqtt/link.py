@@ -98,7 +98,7 @@ class MqttLink:
             for one in sent:
                 one.wait_for_publish(timeout_s)
         except (RuntimeError, ValueError) as error:
-            raise MqttError(f"{self.name}: {error}") from None
+            raise MqttError(f"{self.name}: the broker does not take messages: {error}") from None
         if not all(one.is_published() for one in sent):
             raise MqttError(f"{self.name}: the broker does not take messages")
 
