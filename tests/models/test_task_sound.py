@@ -131,7 +131,7 @@ def test_what_a_task_means_and_how_frames_enter_are_two_things() -> None:
 
 
 def test_what_works_on_pictures_refuses_sounds() -> None:
-    with pytest.raises(TaskError, match="takes sounds"):
+    with pytest.raises(TaskError, match="does not take pictures"):
         pictures_of(MANIFEST)
 
 

@@ -56,7 +56,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add the command to the parser of `headtail`."""
     parser = subparsers.add_parser(
         "cloud",
-        help="serve tails and whole networks over HTTP",
+        help="serve tails, whole networks and a language model over HTTP",
         description="The cloud server runs tails and whole networks for whoever may ask, over "
         "HTTP. It needs the extra: pip install 'headtail[cloud]'.",
         epilog=_EXAMPLES,
