@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from headtail_device.source.closing import ClosingSource
 from headtail_device.source.errors import EmptySourceError
 from headtail_device.source.frame import Captured, Frame, Unreadable
 from headtail_device.source.readings import (
@@ -13,18 +12,15 @@ from headtail_device.source.readings import (
     looks_like_titles,
     parse_reading,
 )
-from headtail_device.source.stream import ByteStream, pieces
+from headtail_device.source.stream import ByteStream, StreamSource
 from headtail_device.source.windows import Windows
 from headtail_fabric.clock import Clock
 from headtail_models.bundle.manifest import Signal
 
 
-class LineSource(ClosingSource):
+class LineSource(StreamSource):
     """One frame a window of readings. A line that is none is yielded as Unreadable, and the window
-    goes on with the next; the titles of a table are passed over.
-
-    `live`: whether a slow reader must lose frames, because the sensor goes on.
-    """
+    goes on with the next; the titles of a table are passed over."""
 
     def __init__(
         self,
@@ -36,19 +32,8 @@ class LineSource(ClosingSource):
         clock: Clock,
         live: bool,
     ) -> None:
-        super().__init__(deadline_s=deadline_s, clock=clock)
-        self._stream = stream
-        self._name = name
+        super().__init__(stream, name=name, deadline_s=deadline_s, clock=clock, live=live)
         self._signal = signal
-        self._live = live
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def live(self) -> bool:
-        return self._live
 
     @property
     def rate_hz(self) -> float | None:
@@ -86,7 +71,7 @@ class LineSource(ClosingSource):
     def _lines(self) -> Iterator[bytes]:
         """Without their ends; one that never ends is cut where it is too long for a reading."""
         rest = b""
-        for piece in pieces(self._stream, name=self._name, closed=self._closing.is_set):
+        for piece in self._pieces():
             *whole, rest = (rest + piece).split(b"\n")
             yield from whole
             if len(rest) > 2 * MAX_LINE_BYTES:
@@ -94,6 +79,3 @@ class LineSource(ClosingSource):
                 rest = b""
         if rest:
             yield rest
-
-    def _release(self) -> None:
-        self._stream.close()

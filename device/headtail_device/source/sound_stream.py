@@ -5,9 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from headtail_device.source.closing import ClosingSource
 from headtail_device.source.frame import Captured, Frame
-from headtail_device.source.stream import ByteStream, pieces
+from headtail_device.source.stream import ByteStream, StreamSource
 from headtail_device.source.windows import Windows
 from headtail_fabric.clock import Clock
 from headtail_models.audio.log_mel import LogMel
@@ -15,7 +14,7 @@ from headtail_models.audio.log_mel import LogMel
 _FULL_SCALE: Final = np.float32(32_768)
 
 
-class SoundStreamSource(ClosingSource):
+class SoundStreamSource(StreamSource):
     """Mono samples of 16 bits, little endian, at the rate that the network hears at, in overlapping
     windows: `front.patch_samples` long, `front.hop_samples` apart."""
 
@@ -29,19 +28,8 @@ class SoundStreamSource(ClosingSource):
         clock: Clock,
         live: bool,
     ) -> None:
-        super().__init__(deadline_s=deadline_s, clock=clock)
-        self._stream = stream
-        self._name = name
+        super().__init__(stream, name=name, deadline_s=deadline_s, clock=clock, live=live)
         self._front = front
-        self._live = live
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def live(self) -> bool:
-        return self._live
 
     @property
     def rate_hz(self) -> float | None:
@@ -50,7 +38,7 @@ class SoundStreamSource(ClosingSource):
     def __iter__(self) -> Iterator[Captured]:
         windows = Windows(length=self._front.patch_samples, hop=self._front.hop_samples)
         index, rest = 0, b""
-        for piece in pieces(self._stream, name=self._name, closed=self._closing.is_set):
+        for piece in self._pieces():
             joined = rest + piece
             even = len(joined) & ~1
             samples, rest = np.frombuffer(joined[:even], dtype="<i2"), joined[even:]
@@ -64,6 +52,3 @@ class SoundStreamSource(ClosingSource):
                     origin=f"{self._name}@{at_s:.2f}s",
                 )
                 index += 1
-
-    def _release(self) -> None:
-        self._stream.close()
