@@ -19,7 +19,7 @@ _PIECE: Final = 4096
 _RAW, _RUN, _END = b"\x01", b"\x04", b"\x04"
 _PROMPT: Final = b"raw REPL; CTRL-B to exit\r\n>"
 _FILES: Final = """
-import io, sys
+import gc, io, sys
 try:
     import vfs
 except ImportError:
@@ -29,6 +29,12 @@ class Files:
     def mount(self, *_): pass
     def umount(self): pass
     def chdir(self, _): pass
+    def make(self, name, size):
+        self.held.pop(name, None)
+        gc.collect()
+        self.held[name] = bytearray(size)
+    def fill(self, name, at, piece):
+        memoryview(self.held[name])[at:at + len(piece)] = piece
     def stat(self, path):
         path = path.strip("/")
         if path in self.held: return (0x8000,0,0,0,0,0,len(self.held[path]),0,0,0)
@@ -38,7 +44,7 @@ class Files:
         path = path.strip("/")
         if path not in self.held: raise OSError(2)
         data = self.held[path]
-        return io.BytesIO(data) if "b" in mode else io.StringIO(data.decode())
+        return io.BytesIO(data) if "b" in mode else io.StringIO(bytes(data).decode())
 files = Files()
 vfs.mount(files, "/host")
 sys.path.append("/host")
@@ -96,11 +102,11 @@ class EmulatedBoard:
     def put(self, files: Mapping[str, bytes]) -> None:
         """Files that scripts find under /host, where modules are looked for, too."""
         for name, data in files.items():
-            self.run(f"files.held[{name!r}] = bytearray()", timeout_s=_BOOT_S)
+            # Room for all of it at once: a file that grows leaves a heap full of holes.
+            self.run(f"files.make({name!r}, {len(data)})", timeout_s=_BOOT_S)
             for at in range(0, len(data), _PIECE):
                 piece = data[at : at + _PIECE]
-                self.run(f"files.held[{name!r}].extend({piece!r})", timeout_s=_BOOT_S)
-            self.run(f"files.held[{name!r}] = bytes(files.held[{name!r}])", timeout_s=_BOOT_S)
+                self.run(f"files.fill({name!r}, {at}, {piece!r})", timeout_s=_BOOT_S)
 
     def run(self, script: str, *, timeout_s: float) -> str:
         """What it printed. Raises BoardError with the traceback of a script that failed."""
