@@ -14,59 +14,16 @@ import pytest
 
 from cloud_doubles import said, tail, text
 from headtail_cloud.core.actions import Accept, Finish, Outcome, Reject
-from headtail_cloud.dispatch.events import FleetAction, Moved
 from headtail_cloud.dispatch.group import GroupPlan
 from headtail_cloud.engines.served_tail import TailInput
 from headtail_cloud.instances.autoscaler import ScalingOptions
-from headtail_cloud.runtime.fleet import FleetRuntime, LiveGroup
 from headtail_cloud.runtime.launcher import ProcessLauncher, ZygoteKind
-from headtail_cloud.runtime.serving import Unwatched
-from processes import PATIENCE_S
+from live_fleet import GROUP, Live, live_fleet, named
 from worker_engines import SEGMENT, spec
 
 pytestmark = pytest.mark.system
 
-Work = Callable[["Live"], Awaitable[None]]
-
-
-class Seen(Unwatched):
-    def __init__(self) -> None:
-        self.moves: list[Moved] = []
-        self.tiers: list[str] = []
-        self.running = 0
-
-    def acted(self, action: FleetAction) -> None:
-        if isinstance(action, Moved):
-            self.moves.append(action)
-
-    def started(self, tier: str, seconds: float) -> None:
-        self.tiers.append(tier)
-
-    def instances(self, running: int) -> None:
-        self.running = running
-
-
-class Live:
-    """A fleet that runs."""
-
-    def __init__(self, runtime: FleetRuntime, seen: Seen) -> None:
-        self.runtime = runtime
-        self.seen = seen
-
-    async def end(self, request: Any) -> Finish:
-        end = await asyncio.wait_for(self.runtime.submit(request).end(), PATIENCE_S)
-        assert isinstance(end, Finish), end
-        return end
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await asyncio.sleep(0.01)
-
-    def pids(self) -> list[int]:
-        """Of the workers that are there."""
-        launched = [one.launched for one in self.runtime._instances.values()]
-        return [one.engine.pid for one in launched if one is not None]  # type: ignore[attr-defined]
+Work = Callable[[Live], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -77,7 +34,7 @@ async def fleet(
     launcher = ProcessLauncher(spec(folder, pace_s=pace_s, blocks=blocks), zygote=zygote)
     profile = await asyncio.to_thread(launcher.prepare)
     plan = GroupPlan(
-        name="fragile",
+        name=GROUP,
         serves=frozenset({SEGMENT, "lm@1"}),
         capacity=profile.capacity,
         estimate=profile.estimate,
@@ -86,31 +43,8 @@ async def fleet(
         tier=launcher.tier,
         prefills=prefills,
     )
-    seen = Seen()
-    runtime = FleetRuntime([LiveGroup(plan=plan, launcher=launcher)], watcher=seen)
-    live = Live(runtime, seen)
-    try:
-        if least:
-            await live.until(lambda: len(live.pids()) == least)
+    async with live_fleet(launcher, plan) as live:
         yield live
-    finally:
-        pids = live.pids()
-        await runtime.close(5.0)
-        for pid in pids:
-            await live.until(lambda pid=pid: not _alive(pid))  # type: ignore[misc]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-
-
-def named(name: str) -> Any:
-    """A tail of that name, which says what befalls it."""
-    request = tail(0, deadline_s=30.0)
-    return type(request)(id=name, tenant="a", chain=request.chain, deadline_s=30.0, input=name)
 
 
 @pytest.mark.parametrize("zygote", ["resident", "bare", "none"])
@@ -247,7 +181,7 @@ def test_an_announced_tail_finds_its_worker_there(tmp_path: Path) -> None:
 def test_a_zygote_that_is_killed_is_replaced(tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(tmp_path) as live:
-            launcher = live.runtime._launchers["fragile"]
+            launcher = live.runtime._launchers[GROUP]
             os.kill(launcher._zygote.pid, signal.SIGKILL)  # type: ignore[attr-defined]
             killed = set(live.pids())
             for pid in killed:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,16 @@ import pytest
 from cloud_doubles import said, tail, text
 from headtail_cloud.config import RayConfig
 from headtail_cloud.core.actions import Accept, Finish, Outcome, Reject
-from headtail_cloud.dispatch.events import FleetAction, Moved
 from headtail_cloud.dispatch.group import GroupPlan
 from headtail_cloud.engines.served_tail import TailInput
 from headtail_cloud.instances.autoscaler import ScalingOptions
 from headtail_cloud.open_inference.message import HEADER_LENGTH, encode_request
 from headtail_cloud.runtime.engine_spec import EngineSpec
-from headtail_cloud.runtime.fleet import FleetRuntime, LiveGroup
 from headtail_cloud.runtime.launcher import LaunchError
-from headtail_cloud.runtime.serving import Unwatched
 from headtail_cloud.runtime.worker_process import WorkerStartError
 from headtail_models.bundle import Bundle, open_bundle
 from headtail_models.bundle.specimen import noise, write_specimen
+from live_fleet import GROUP, Live, live_fleet, named, running
 from processes import PATIENCE_S, Headtail, free_port, wait_until
 from worker_engines import SEGMENT, spec
 
@@ -96,38 +94,6 @@ def cluster() -> Iterator[RayCluster]:
         cluster.release()
 
 
-class Seen(Unwatched):
-    def __init__(self) -> None:
-        self.moves: list[Moved] = []
-
-    def acted(self, action: FleetAction) -> None:
-        if isinstance(action, Moved):
-            self.moves.append(action)
-
-
-class Live:
-    """A fleet that runs."""
-
-    def __init__(self, runtime: FleetRuntime, seen: Seen) -> None:
-        self.runtime = runtime
-        self.seen = seen
-
-    async def end(self, request: Any) -> Finish:
-        end = await asyncio.wait_for(self.runtime.submit(request).end(), PATIENCE_S)
-        assert isinstance(end, Finish), end
-        return end
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await asyncio.sleep(0.01)
-
-    def pids(self) -> set[int]:
-        """Of the actors that are there."""
-        launched = [one.launched for one in self.runtime._instances.values()]
-        return {one.engine.pid for one in launched if one is not None}  # type: ignore[attr-defined]
-
-
 @asynccontextmanager
 async def fleet(
     cluster: RayCluster, folder: Path, *, prefills: int = 0, step_limit_s: float = 60.0
@@ -136,7 +102,7 @@ async def fleet(
     launcher = RayLauncher(spec(folder), cluster, HALF, step_limit_s=step_limit_s)
     profile = await asyncio.to_thread(launcher.prepare)
     plan = GroupPlan(
-        name="fragile",
+        name=GROUP,
         serves=frozenset({SEGMENT, "lm@1"}),
         capacity=profile.capacity,
         estimate=profile.estimate,
@@ -144,29 +110,8 @@ async def fleet(
         tier=launcher.tier,
         prefills=prefills,
     )
-    seen = Seen()
-    runtime = FleetRuntime([LiveGroup(plan=plan, launcher=launcher)], watcher=seen)
-    live = Live(runtime, seen)
-    try:
-        await live.until(lambda: len(live.pids()) == 2)
+    async with live_fleet(launcher, plan) as live:
         yield live
-    finally:
-        pids = live.pids()
-        await runtime.close(5.0)
-        await live.until(lambda: not any(map(running, pids)))
-
-
-def running(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-
-
-def named(name: str) -> Any:
-    """A tail of that name, which says what befalls it."""
-    request = tail(0, deadline_s=60.0)
-    return type(request)(id=name, tenant="a", chain=request.chain, deadline_s=60.0, input=name)
 
 
 def test_requests_are_computed_in_actors(cluster: RayCluster, tmp_path: Path) -> None:
@@ -181,7 +126,7 @@ def test_requests_are_computed_in_actors(cluster: RayCluster, tmp_path: Path) ->
             for tensor, end in zip(tensors, ends, strict=True):
                 assert isinstance(end.output, dict)
                 np.testing.assert_array_equal(end.output["echo"], tensor)
-                assert int(end.output["pid"]) in live.pids() - {os.getpid()}
+                assert int(end.output["pid"]) in set(live.pids()) - {os.getpid()}
 
     asyncio.run(main())
 
@@ -191,11 +136,11 @@ def test_an_actor_killed_in_a_batch(cluster: RayCluster, tmp_path: Path) -> None
 
     async def main() -> None:
         async with fleet(cluster, tmp_path) as live:
-            before = live.pids()
+            before = set(live.pids())
             ends = await asyncio.gather(*(live.end(named(name)) for name in ["a", "b", "once"]))
             assert [end.outcome for end in ends] == [Outcome.DONE] * 3
             assert (tmp_path / "once").exists()
-            await live.until(lambda: len(live.pids()) == 2 and live.pids() != before)
+            await live.until(lambda: len(live.pids()) == 2 and set(live.pids()) != before)
 
     asyncio.run(main())
 
@@ -217,10 +162,10 @@ def test_one_that_always_breaks_it_is_answered_and_others_are_unharmed(
 def test_actors_killed_while_nobody_asks_are_replaced(cluster: RayCluster, tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(cluster, tmp_path) as live:
-            before = live.pids()
+            before = set(live.pids())
             for pid in before:
                 os.kill(pid, signal.SIGKILL)
-            await live.until(lambda: len(live.pids() - before) == 2)
+            await live.until(lambda: len(set(live.pids()) - before) == 2)
             assert (await live.end(named("after"))).outcome is Outcome.DONE
 
     asyncio.run(main())
@@ -229,7 +174,7 @@ def test_actors_killed_while_nobody_asks_are_replaced(cluster: RayCluster, tmp_p
 def test_an_actor_that_hangs_is_killed(cluster: RayCluster, tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(cluster, tmp_path, step_limit_s=1.0) as live:
-            before = live.pids()
+            before = set(live.pids())
             assert (await live.end(named("hangs"))).outcome is Outcome.FAILED
             assert any(not running(pid) for pid in before)
             assert (await live.end(named("after"))).outcome is Outcome.DONE
