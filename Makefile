@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCHES := wire edge accuracy
 
-.PHONY: help run test lint types imports unit bench fuzz firmware-qemu clean
+.PHONY: help run test lint types imports unit bench fuzz firmware-qemu firmware-natmod clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run  ## a real detector, cut in two, on a real clip
 	$(BIN)/headtail run --out out
@@ -42,6 +42,12 @@ fuzz: $(VENV)/.dev  ## optional: a parser under mutated input; TARGET=wire INPUT
 firmware-qemu: $(VENV)/.dev  ## optional: the firmware on an emulated Cortex-M3, built from Debian's source
 	firmware/emulated/build.sh
 	$(BIN)/pytest tests/firmware/test_firmware_emulated.py -rs
+	$(BIN)/pytest tests/firmware/test_firmware_memory.py tests/firmware/test_firmware_front_costs.py -rs -m "long or not long"
+	$(BIN)/headtail bench mcu
+
+firmware-natmod: $(VENV)/.dev  ## optional: the firmware's kernels in C, as native modules
+	firmware/natmod/build.sh
+	$(BIN)/pytest tests/firmware/test_firmware_natmod.py -rs -m "long or not long"
 	$(BIN)/headtail bench mcu
 
 clean:  ## remove what was installed and made here

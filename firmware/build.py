@@ -27,6 +27,9 @@ ARCHITECTURES: Final = {
 
 _THUMB: Final = "kernels_thumb"
 """Assembler for ARM, which no other processor is given."""
+_NATMOD: Final = "natmod"
+_C: Final = "kernels_c"
+"""What runs the native module, and is copied with it only."""
 
 
 def find_compiler() -> str:
@@ -38,16 +41,25 @@ def find_compiler() -> str:
     return found
 
 
-def compile_modules(architecture: str, out: Path, *, compiler: str) -> dict[str, str]:
+def compile_modules(
+    architecture: str, out: Path, *, compiler: str, natmod: Path | None = None
+) -> dict[str, str]:
     """SHA-256 of each .mpy in `out/headtail_mcu`, by module name; `manifest.json` has them, too.
 
-    Raises CalledProcessError where a module does not compile.
+    `natmod`: where `natmod/build.sh` left its modules; without it there are no kernels in C. Raises
+    CalledProcessError where a module does not compile, FileNotFoundError where there is no native
+    module for the processor.
     """
+    native = natmod / architecture / f"{_NATMOD}.mpy" if natmod is not None else None
+    if native is not None and not native.exists():
+        raise FileNotFoundError(f"{native}: natmod/build.sh makes it where a compiler is")
     package = out / "headtail_mcu"
     package.mkdir(parents=True, exist_ok=True)
     hashes = {}
     for source in sorted(SOURCES.glob("*.py")):
         if source.stem == _THUMB and not architecture.startswith("arm"):
+            continue
+        if source.stem == _C and native is None:
             continue
         target = package / f"{source.stem}.mpy"
         command = [
@@ -61,6 +73,9 @@ def compile_modules(architecture: str, out: Path, *, compiler: str) -> dict[str,
         ]
         subprocess.run(command, check=True)
         hashes[source.stem] = hashlib.sha256(target.read_bytes()).hexdigest()
+    if native is not None:
+        shutil.copyfile(native, package / native.name)
+        hashes[_NATMOD] = hashlib.sha256(native.read_bytes()).hexdigest()
     manifest = {"architecture": architecture, "modules": hashes}
     (out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     return hashes
@@ -71,10 +86,18 @@ def main() -> int:
     listed = "; ".join(f"{name}: {boards}" for name, boards in ARCHITECTURES.items())
     parser.add_argument("architecture", choices=ARCHITECTURES, help=listed)
     parser.add_argument("--out", type=Path, default=Path("dist"), metavar="DIR", help="(dist)")
+    parser.add_argument(
+        "--natmod",
+        type=Path,
+        metavar="DIR",
+        help="add the kernels in C, from where natmod/build.sh left them",
+    )
     args = parser.parse_args()
     folder = args.out / args.architecture
     try:
-        hashes = compile_modules(args.architecture, folder, compiler=find_compiler())
+        hashes = compile_modules(
+            args.architecture, folder, compiler=find_compiler(), natmod=args.natmod
+        )
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         print(error, file=sys.stderr)
         return 1

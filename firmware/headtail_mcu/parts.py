@@ -22,14 +22,9 @@ class Parts:
     def __init__(self, config, secrets, folder, board, heads, crashes, wake, now):
         self.board, self.heads, self.crashes, self.wake = board, heads, crashes, wake
         kept = board.kept() if wake == "deep-sleep" else b""
-        duty, log = config["duty"], config["log"]
+        duty = config["duty"]
         self.boot = next_boot(KeptFile(folder + "boot.bin"))
-        self.log = RingLog(folder + log["file"], log["slots"], log["record_bytes"])
-        if self.log.capacity < heads.largest:
-            raise ConfigError(
-                f"log.record_bytes leave {self.log.capacity} for a record, the head's features "
-                f"need {heads.largest}: raise it and delete the log"
-            )
+        self.log = open_log(config["log"], folder, heads.largest)
         self.day = DayClock(now, kept)
         backoff = Backoff(ms(duty["retry_s"]), ms(duty["retry_most_s"]), board.random)
         self.duty = Duty(
@@ -45,6 +40,19 @@ class Parts:
         self.radio = board.open_radio(secrets["wifi_ssid"], secrets["wifi_password"])
         self.links = Links(config["name"], config["link"], secrets, folder, board, self.boot)
         self.app = _app(config["app"], board)
+
+
+def open_log(settings, folder, largest):
+    """The log of `settings`, which has to hold records of `largest` bytes. Raises ConfigError,
+    StoreError."""
+    log = RingLog(folder + settings["file"], settings["slots"], settings["record_bytes"])
+    if log.capacity < largest:
+        log.close()
+        raise ConfigError(
+            f"log.record_bytes leave {log.capacity} for a record, the head's features "
+            f"need {largest}: raise it and delete the log"
+        )
+    return log
 
 
 def ms(seconds):

@@ -20,11 +20,12 @@ from headtail_models.nets.resnet_cifar import ResNetCifar, gaussian_bits
 from headtail_models.task import task_for
 from headtail_models.training.cifar import CifarJob
 from headtail_models.training.errors import CheckpointError, RecipeError
+from headtail_models.training.folding import folded
 from headtail_models.training.recipe import parse_recipe, read_recipe
 from headtail_models.training.trainer import Outcome, train
 from headtail_models.zoo import resnet_cifar
 from headtail_models.zoo.own_bundle import assemble
-from headtail_models.zoo.resnet_cifar_release import folded, release
+from headtail_models.zoo.resnet_cifar_release import release
 
 
 @pytest.fixture(scope="module")

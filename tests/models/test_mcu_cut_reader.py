@@ -148,6 +148,10 @@ def test_command_makes_a_head_of_a_bundle(
     assert program.front
     assert program.exit is not None
     said = capsys.readouterr().out
+    assert "scaled" in said
+    assert "RAM beside curve" in said
+    assert main([*words, "--out", str(target), "--link", "serial"]) == 0
+    assert "RAM beside serial" in capsys.readouterr().out
     assert "Output code" in said
     assert "Output exit-logits" in said
     assert main([*words, "--out", str(target), "--max-ms", "0.01"]) == 1

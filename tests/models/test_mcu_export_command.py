@@ -13,6 +13,7 @@ from headtail.commands import export
 from headtail_fabric.errors import ConfigError, ResourceError
 from headtail_models.mcu.blob import read_blob
 from headtail_models.mcu.errors import DoesNotFitError
+from headtail_models.mcu.tflite import tflite_of
 
 
 def run(*words: object) -> int:
@@ -67,6 +68,17 @@ def test_a_head_with_an_exit_and_an_update(model: Path, capsys: pytest.CaptureFi
     assert "up to the exit" in printed
     assert "same answer for" in printed
     assert "times are estimates" in printed
+
+
+def test_the_same_head_for_other_runtimes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = model.parent
+    words = (model, "--samples", folder / "samples.npy", "--board", "rp2040")
+    assert not run(*words, "--out", folder / "a.head", "--tflite", folder / "a.tflite")
+    program = read_blob((folder / "a.head").read_bytes())
+    assert (folder / "a.tflite").read_bytes() == tflite_of(program)
+    assert "without exit and front end" in capsys.readouterr().out
+    with pytest.raises(ResourceError):
+        run(*words, "--out", folder / "a.head", "--tflite", folder / "none" / "a.tflite")
 
 
 def test_refusals(model: Path) -> None:

@@ -16,50 +16,12 @@ from headtail_models.mcu.onnx_reader import read_head
 from headtail_models.mcu.samples import channels_last
 from headtail_models.mcu.torch_reader import read_module
 from headtail_models.training.export import export
-
-SHAPE = (3, 12, 10)
-
-
-class Everything(nn.Module):
-    """Each kind of layer that boards have; two outputs."""
-
-    def __init__(self, *, normalised: bool = False) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, 8, (5, 3), stride=(2, 1), padding=(2, 1), bias=False),
-            nn.BatchNorm2d(8) if normalised else nn.Identity(),
-            nn.ReLU6(),
-        )
-        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
-        self.pointwise = nn.Conv2d(8, 8, 1)
-        self.peaks = nn.MaxPool2d(2)
-        self.means = nn.AvgPool2d((3, 1), stride=1, padding=(1, 0))
-        self.bottleneck = nn.Sequential(nn.Conv2d(8, 4, 1), nn.Hardtanh(0.0, 6.0))
-        self.flat = nn.Flatten()
-        self.dense = nn.Sequential(nn.Dropout(0.5), nn.Linear(8 * 3 * 5, 7), nn.ReLU())
-        self.last = nn.AdaptiveAvgPool2d(1)
-        self.answer = nn.Linear(8, 5)
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        x = self.stem(x)
-        x = x + torch.relu(self.pointwise(functional.relu(self.depthwise(x))))
-        x = self.means(self.peaks(x))
-        return (
-            self.dense(self.flat(x)),
-            self.answer(torch.flatten(self.last(x), 1)),
-            self.bottleneck(x),
-        )
-
-
-def drawn(count: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
-    return np.random.default_rng(1).normal(size=(count, *SHAPE)).astype(np.float32)
+from torch_heads import OUTPUTS, SHAPE, Everything, drawn, with_statistics
 
 
 def test_same_blob_as_the_onnx_reader(tmp_path: Path) -> None:
     module = Everything().eval()
-    names = ("vector", "logits", "code")
-    export(module, tmp_path / "head.onnx", shape=SHAPE, inputs="x", outputs=names)
+    export(module, tmp_path / "head.onnx", shape=SHAPE, inputs="x", outputs=OUTPUTS)
     ours, theirs = read_module(module, SHAPE), read_head(tmp_path / "head.onnx")
     blobs = [
         export_head(graph, channels_last(drawn(16), graph.input_shape), bits=4).program.blob
@@ -70,10 +32,7 @@ def test_same_blob_as_the_onnx_reader(tmp_path: Path) -> None:
 
 
 def test_computes_what_the_module_does_with_its_normalisation_folded() -> None:
-    module = Everything(normalised=True)
-    module.train()
-    module(torch.from_numpy(drawn(32)))  # statistics that are not 0 and 1
-    module.eval()
+    module = with_statistics()
     samples = drawn(4)
     with torch.no_grad():
         wanted = [one.numpy() for one in module(torch.from_numpy(samples))]
@@ -83,6 +42,21 @@ def test_computes_what_the_module_does_with_its_normalisation_folded() -> None:
         found = values[name].transpose(0, 3, 1, 2).reshape(one.shape)
         np.testing.assert_allclose(found, one, atol=1e-4)
     assert isinstance(module.stem[1], nn.BatchNorm2d), "the module itself is left as it was"
+
+
+class _Halved(nn.Conv2d):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input) / 2
+
+
+class _Six(nn.Hardtanh):
+    def __init__(self) -> None:
+        super().__init__(0.0, 6.0)
+
+
+def test_a_layer_by_another_name_is_that_layer() -> None:
+    (layer,) = read_module(nn.Sequential(nn.Conv2d(3, 4, 1), _Six()), SHAPE).layers
+    assert layer.clamp == (0.0, 6.0)
 
 
 class _Branches(nn.Module):
@@ -106,6 +80,7 @@ class _Scaled(nn.Module):
         (nn.Sequential(nn.Conv2d(3, 4, 1), nn.Sigmoid()), r"layer 0.1 \(Sigmoid\): no kernel"),
         (nn.Sequential(nn.BatchNorm2d(3)), r"\(BatchNorm2d\): no convolution before it"),
         (nn.Sequential(nn.ReLU(), nn.BatchNorm2d(3)), "no convolution before it"),
+        (_Halved(3, 4, 1), "no kernel|can't be traced"),
         (nn.Conv2d(3, 6, 1, groups=3), "3 groups of 3 channels in, 6 out"),
         (nn.Conv2d(3, 3, 3, dilation=2), "dilation"),
         (nn.Conv2d(3, 3, 3, padding="same"), "padding 'same'"),

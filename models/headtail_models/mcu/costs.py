@@ -5,11 +5,13 @@ Instructions are those of the kernels on a Cortex-M3, fitted to what an emulated
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from headtail_models.mcu.boards import Board
+from headtail_models.mcu.boards import Board, LinkKind
 from headtail_models.mcu.errors import DoesNotFitError
+from headtail_models.mcu.front_costs import FrontCost, front_cost
+from headtail_models.mcu.fronts import read_front
 from headtail_models.mcu.program import Op, OpKind, Program, Role
 
 _INPUT_SUM: Final = 6
@@ -80,9 +82,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A head on a board, operation by operation."""
+    """A head on a board, operation by operation, behind its front end if it has one."""
 
     board: Board
+    front: FrontCost | None
     ops: tuple[OpCost, ...]
     exit_ops: int
     limits: tuple[Limit, ...]
@@ -93,17 +96,30 @@ class Budget:
 
     @property
     def instructions(self) -> int:
-        return sum(op.instructions for op in self.ops)
+        """Of a sample that does not exit, its whole patch included."""
+        return self._front_instructions + sum(op.instructions for op in self.ops)
 
     @property
     def milliseconds(self) -> float:
         """Estimate for a sample that does not exit."""
-        return sum(op.milliseconds for op in self.ops)
+        return self.board.milliseconds(self.instructions)
+
+    @property
+    def front_milliseconds(self) -> float:
+        """Estimate for a whole patch; 0 without a front end."""
+        return self.board.milliseconds(self._front_instructions)
 
     @property
     def exit_milliseconds(self) -> float:
-        """Estimate for a sample that does; 0 without an exit."""
-        return sum(op.milliseconds for op in self.ops[: self.exit_ops])
+        """Estimate for a sample that does exit; 0 without an exit."""
+        if not self.exit_ops:
+            return 0.0
+        early = sum(op.instructions for op in self.ops[: self.exit_ops])
+        return self.board.milliseconds(self._front_instructions + early)
+
+    @property
+    def _front_instructions(self) -> int:
+        return self.front.instructions if self.front is not None else 0
 
     def check(self) -> None:
         """Raises DoesNotFitError, naming every limit and by how much it is passed."""
@@ -116,6 +132,7 @@ def budget(
     program: Program,
     board: Board,
     *,
+    link: LinkKind = LinkKind.CURVE,
     names: Sequence[str] = (),
     max_milliseconds: float | None = None,
 ) -> Budget:
@@ -138,21 +155,24 @@ def budget(
                 wire_bytes=wire.get(op.dst, 0) if last[op.dst] == index else 0,
             )
         )
+    front = front_cost(read_front(program.front)) if program.front else None
+    spent = Budget(
+        board=board,
+        front=front,
+        ops=tuple(costs),
+        exit_ops=program.exit.ops if program.exit else 0,
+        limits=(),
+    )
     size = len(program.blob)
+    ram = program.arena + size + (front.ram_bytes + front.sensor_bytes if front else 0)
     limits = [
-        Limit(name="RAM", need=program.arena + size, has=board.head_bytes, unit="bytes"),
+        Limit(name=f"RAM beside {link.value}", need=ram, has=board.head_bytes(link), unit="bytes"),
         # Two slots, so that a new head can be written while the old one still serves.
         Limit(name="flash", need=2 * size, has=board.flash_bytes, unit="bytes"),
     ]
     if max_milliseconds is not None:
-        total = sum(cost.milliseconds for cost in costs)
-        limits.append(Limit(name="time", need=total, has=max_milliseconds, unit="ms"))
-    return Budget(
-        board=board,
-        ops=tuple(costs),
-        exit_ops=program.exit.ops if program.exit else 0,
-        limits=tuple(limits),
-    )
+        limits.append(Limit(name="time", need=spent.milliseconds, has=max_milliseconds, unit="ms"))
+    return replace(spent, limits=tuple(limits))
 
 
 def instructions_of(op: Op, kernels: KernelCosts) -> float:

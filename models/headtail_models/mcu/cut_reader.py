@@ -4,10 +4,12 @@ trunk -> branch -> logits        the cut's one gate, an exit
       \\-> head -> code           in levels that the cut's quantiser table fixes
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
+import msgspec
 import numpy as np
 
 from headtail_models.bundle import Bundle
@@ -21,11 +23,20 @@ from headtail_models.mcu.ranges import Quantiser
 
 SAMPLES: Final = "calibration.npy"
 """The file of a bundle that ranges are found on, where it has one."""
+RANGES: Final = "ranges.json"
+"""The file of a bundle whose head was trained with its ranges: a scale and a zero for the input and
+for what each layer leaves, in the order of the joined graph."""
+
+
+class _Range(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    scale: Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
+    zero: Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CutHead:
-    """What `export_head` wants to know. `ranges` fix the quantiser of the code."""
+    """What `export_head` wants to know. `ranges` fix the quantiser of the code, and those of all
+    tensors where the bundle brings them."""
 
     graph: HeadGraph
     bits: int
@@ -57,13 +68,38 @@ def read_cut(bundle: Bundle, name: str, *, bits: int, point: str = "") -> CutHea
         wish = _wish(gate, logits, point)
     code = cut.tensor.name
     parts[code] = _graph(bundle, cut.head)
+    graph = joined(trunk, parts)
     return CutHead(
-        graph=joined(trunk, parts),
+        graph=graph,
         bits=bits,
         exit=wish,
-        ranges={code: _shared(table, cut, bits)},
+        ranges={**_own_ranges(bundle.path / RANGES, graph), code: _shared(table, cut, bits)},
         preparation=bundle.manifest.preprocess,
     )
+
+
+def write_ranges(path: Path, quantisers: Sequence[Quantiser]) -> None:
+    """What `read_cut` finds in a bundle: those of the input and of what each layer leaves."""
+    ranges = [_Range(scale=one.scale, zero=one.zero) for one in quantisers]
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(ranges), indent=1) + b"\n")
+
+
+def _own_ranges(path: Path, graph: HeadGraph) -> dict[str, Quantiser]:
+    if not path.exists():
+        return {}
+    names = (graph.input, *(layer.output for layer in graph.layers))
+    try:
+        ranges = msgspec.json.decode(path.read_bytes(), type=list[_Range])
+    except msgspec.DecodeError as error:
+        raise UnsupportedCutError(f"{path.name}: {error}") from None
+    if len(ranges) != len(names):
+        raise UnsupportedCutError(
+            f"{path.name} has {len(ranges)} ranges, the head has {len(names)} tensors"
+        )
+    return {
+        name: Quantiser(scale=one.scale, zero=one.zero)
+        for name, one in zip(names, ranges, strict=True)
+    }
 
 
 def joined(trunk: HeadGraph | None, parts: Mapping[str, HeadGraph]) -> HeadGraph:

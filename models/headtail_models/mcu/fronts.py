@@ -1,22 +1,14 @@
 """The front ends that boards have, by the way a bundle prepares its frames."""
 
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-
 from headtail_models.bundle.manifest import LogMel, Preparation, Signal
 from headtail_models.mcu import log_mel_front, motion_front
 from headtail_models.mcu.errors import FrontEndError
-from headtail_models.mcu.ranges import Levels, Quantiser
+from headtail_models.mcu.log_mel_front import LogMelFront
+from headtail_models.mcu.motion_front import MotionFront
+from headtail_models.mcu.ranges import Quantiser
 
-
-class Front(Protocol):
-    """A front end as the board computes it, bit for bit."""
-
-    def patch_of(self, samples: NDArray[np.int16], /) -> Levels:
-        """The levels (h, w, c) that the head reads of one patch of samples."""
-        ...
+Front = LogMelFront | MotionFront
+"""A front end as the board computes it, bit for bit."""
 
 
 def make_front(way: Preparation, quantiser: Quantiser) -> bytes:

@@ -24,7 +24,8 @@ Doubles = NDArray[np.float64]
 
 MAX_INNER: Final = 33_000
 """Products of one output: 255 * 255 * 33,000 < 2**31."""
-_MAX_BIAS: Final = 2**29
+LARGEST_BIAS: Final = 2**29
+LARGEST_WEIGHT: Final = 127
 _MAX_SUM: Final = 2**31 - 2**24
 """With room for what rounding adds."""
 _MAX_SIDE: Final = 2**16 - 1
@@ -147,8 +148,8 @@ def _parameters(layer: Layer, source: Quantiser, target: Quantiser, *, inner: in
 
 def _weight_scales(weights: Doubles, bias: Floats, source: Quantiser, target: Quantiser) -> Doubles:
     """Per channel, wide enough for the bias: a channel of tiny weights may have a large one."""
-    scales = np.abs(weights).max(axis=1) / 127
-    scales = np.maximum(scales, np.abs(bias) / (source.scale * _MAX_BIAS))
+    scales = np.abs(weights).max(axis=1) / LARGEST_WEIGHT
+    scales = np.maximum(scales, np.abs(bias) / (source.scale * LARGEST_BIAS))
     return np.where(scales > 0, scales, target.scale / source.scale)
 
 

@@ -23,9 +23,17 @@ from headtail_models.mcu.layers import Floats, HeadGraph, LayerKind, Shape
 
 def read_module(module: nn.Module, shape: tuple[int, ...]) -> HeadGraph:
     """Of one input (1, *shape) and one output or several. Raises UnsupportedLayerError."""
+    return read_traced(trace(module, shape))
+
+
+def trace(module: nn.Module, shape: tuple[int, ...]) -> fx.GraphModule:
+    """A copy of the module, folded, whose nodes know their shapes. Parameters keep their names.
+
+    Raises UnsupportedLayerError.
+    """
     plain = copy.deepcopy(module).eval()
     try:
-        traced = fx.symbolic_trace(plain)
+        traced = fx.GraphModule(plain, _Tracer().trace(plain))
     except (fx.proxy.TraceError, TypeError) as error:
         raise UnsupportedLayerError(f"the module can't be traced: {error}") from None
     inputs = [node for node in traced.graph.nodes if node.op == "placeholder"]
@@ -38,7 +46,24 @@ def read_module(module: nn.Module, shape: tuple[int, ...]) -> HeadGraph:
         except RuntimeError as error:
             last = str(error).strip().splitlines()[0]
             raise UnsupportedLayerError(f"the module does not take {shape}: {last}") from None
-    return _Reader(traced, inputs[0]).graph()
+    return traced
+
+
+class _Tracer(fx.Tracer):
+    """Takes a module that only configures a layer of torch's for that layer."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        known = _layer_kind(m) in _READERS
+        return known or super().is_leaf_module(m, module_qualified_name)
+
+
+def read_traced(traced: fx.GraphModule) -> HeadGraph:
+    """Tensors are called as the nodes that compute them, layers as their modules.
+
+    Raises UnsupportedLayerError.
+    """
+    input = next(node for node in traced.graph.nodes if node.op == "placeholder")
+    return _Reader(traced, input).graph()
 
 
 def _fold(traced: fx.GraphModule) -> None:
@@ -81,7 +106,7 @@ class _Reader:
 
     def _read(self, node: fx.Node) -> None:
         what = self._modules.get(str(node.target)) if node.op == "call_module" else node.target
-        key: Any = type(what) if isinstance(what, nn.Module) else what
+        key: Any = _layer_kind(what) if isinstance(what, nn.Module) else what
         reader = _READERS.get(key)
         if reader is None:
             raise _origin(node, what).refused("no kernel for it")
@@ -202,6 +227,12 @@ _READERS: Final[Mapping[Any, Callable[[_Reader, fx.Node, Any], None]]] = {
     nn.Flatten: _Reader._rename,
     torch.flatten: _Reader._rename,
 }
+
+
+def _layer_kind(module: nn.Module) -> type:
+    """The class that computes what the module computes."""
+    kind = type(module)
+    return next(one for one in reversed(kind.__mro__) if getattr(one, "forward", 0) is kind.forward)
 
 
 def _origin(node: fx.Node, what: Any) -> Origin:

@@ -12,7 +12,8 @@ from headtail_models.mcu.errors import BlobError
 from headtail_models.mcu.features import pack, unpack
 from headtail_models.mcu.fixed_point import Integers, scaled
 from headtail_models.mcu.layers import Floats
-from headtail_models.mcu.program import CHANNEL, Op, OpKind, Output, Program
+from headtail_models.mcu.parameters import Parameters
+from headtail_models.mcu.program import Op, OpKind, Output, Program
 from headtail_models.mcu.ranges import Levels
 
 
@@ -33,7 +34,7 @@ class Twin:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._params = tuple(_Parameters.of(op, program.blob) for op in program.ops)
+        self._params = tuple(Parameters.of(op, program.blob) for op in program.ops)
 
     def run(self, samples: Floats) -> list[Outcome]:
         """Outcomes of samples (N, h, w, c)."""
@@ -85,48 +86,26 @@ class _Arena:
         self._bytes[offset : offset + values.size] = values.reshape(-1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Parameters:
-    """Bias, factors and weights of an op; empty of those that have none."""
-
-    bias: Integers
-    factors: Integers
-    weights: Integers
-
-    @classmethod
-    def of(cls, op: Op, blob: bytes) -> "_Parameters":
-        if op.kind not in (OpKind.CONVOLUTION, OpKind.DEPTHWISE):
-            nothing = np.zeros(0, dtype=np.int64)
-            return cls(bias=nothing, factors=nothing, weights=nothing)
-        c, each = op.shape.c, op.k
-        if op.data + c * (8 + each) > len(blob) - 4:
-            raise BlobError(f"parameters at {op.data} of a blob of {len(blob)} bytes")
-        table = np.frombuffer(blob, CHANNEL, c, op.data)
-        weights = np.frombuffer(blob, np.uint8, c * each, op.data + 8 * c)
-        return cls(
-            bias=table["bias"].astype(np.int64),
-            factors=np.stack(
-                [table[name].astype(np.int64) for name in ("drop", "multiplier", "shift")], axis=1
-            ),
-            weights=weights.reshape(c, each).astype(np.int64) - 128,
-        )
+def sums(op: Op, parameters: Parameters, x: Integers) -> Integers:
+    """Of a convolution of either kind: the accumulators for an input of op.source, biases and all
+    that is folded into them included."""
+    windows = _windows(op, x, fill=op.z_in)
+    if op.kind is OpKind.CONVOLUTION:
+        columns = windows.reshape(op.shape.h * op.shape.w, -1)
+        weights = parameters.weights[:, : columns.shape[-1]]
+        # In float64, which is exact here (below 2**53) and has a fast matrix product.
+        acc = (columns.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)
+        return acc.reshape(op.shape) + parameters.bias
+    taps = windows.reshape(*op.shape[:2], -1, op.shape.c)
+    total: Integers = (taps * parameters.weights.T).sum(axis=2) + parameters.bias
+    return total
 
 
-def _run(op: Op, parameters: _Parameters, arena: _Arena) -> Levels:
+def _run(op: Op, parameters: Parameters, arena: _Arena) -> Levels:
     x = arena.read(op.src, op.source.size).reshape(op.source).astype(np.int64)
     match op.kind:
-        case OpKind.CONVOLUTION:
-            columns = _windows(op, x, fill=op.z_in).reshape(op.shape.h * op.shape.w, -1)
-            weights = parameters.weights[:, : columns.shape[-1]]
-            # In float64, which is exact here (below 2**53) and has a fast matrix product.
-            acc = (columns.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)
-            acc = acc.reshape(op.shape)
-            y = scaled(acc + parameters.bias, parameters.factors) + op.z_out
-        case OpKind.DEPTHWISE:
-            taps = op.kernel[0] * op.kernel[1]
-            windows = _windows(op, x, fill=op.z_in).reshape(*op.shape[:2], taps, op.shape.c)
-            acc = (windows * parameters.weights.T).sum(axis=2)
-            y = scaled(acc + parameters.bias, parameters.factors) + op.z_out
+        case OpKind.CONVOLUTION | OpKind.DEPTHWISE:
+            y = scaled(sums(op, parameters, x), parameters.factors) + op.z_out
         case OpKind.ADDITION:
             second = arena.read(op.src2, op.source.size).reshape(op.source).astype(np.int64)
             total = (x - op.z_in) * op.m1 + (second - op.z_in2) * op.m2

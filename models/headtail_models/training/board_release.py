@@ -5,11 +5,12 @@ on: what the exit's threshold is chosen by, and all accuracies but those called 
 """
 
 import argparse
+import dataclasses
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
@@ -37,23 +38,24 @@ from headtail_models.exits.answers import Answers
 from headtail_models.exits.criteria import Criterion
 from headtail_models.exits.temperature import fit_temperature
 from headtail_models.exits.thresholds import AccuracyBudget, Point, Reached, choose, measure
-from headtail_models.mcu.cut_reader import SAMPLES, CutHead, read_cut
+from headtail_models.mcu.cut_reader import RANGES, SAMPLES, CutHead, read_cut, write_ranges
 from headtail_models.mcu.export import export_head
 from headtail_models.mcu.features import decode_features
 from headtail_models.mcu.fronts import read_front
 from headtail_models.mcu.layers import Floats
 from headtail_models.mcu.program import Program
+from headtail_models.mcu.ranges import Quantiser
 from headtail_models.mcu.samples import channels_last
 from headtail_models.mcu.twin import Twin
 from headtail_models.nets.board_split import BITS, TOP, BoardSplit
 from headtail_models.stage import OnnxStage
+from headtail_models.training import board_int8
 from headtail_models.training.board_findings import Findings, Gained
-from headtail_models.training.export import halve
+from headtail_models.training.folding import folded_split
 from headtail_models.training.recipe import Recipe, read_recipe
 from headtail_models.training.releasing import write_stage
 from headtail_models.training.trainer import read_best
 from headtail_models.zoo.own_bundle import RECORD, assemble
-from headtail_models.zoo.resnet_cifar_release import folded
 
 CUT: Final = "code"
 EXIT: Final = "exit"
@@ -92,9 +94,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Given:
-    """The network, what becomes of it, and the splits."""
+    """The network, what becomes of it, and the splits. `ranges` as `board_int8` found them, None
+    where calibration does."""
 
     network: BoardSplit
+    ranges: tuple[Quantiser, ...] | None = None
     what: Release
     train: Sensed
     calibration: Sensed
@@ -109,6 +113,10 @@ def release(given: Given, out: Path) -> Findings:
     shape = what.inputs(train.samples[:1]).shape[1:]
     chosen = np.random.default_rng(0).permutation(len(train.labels))[:_KEPT]
     np.save(out / SAMPLES, what.inputs(train.samples[chosen]).astype(np.float16))
+    if given.ranges is None:
+        (out / RANGES).unlink(missing_ok=True)
+    else:
+        write_ranges(out / RANGES, given.ranges)
     manifest = _manifest(whole, what, shape, out)
     _write(manifest, out)
     board = _Board(out, bits=DEFAULT_BITS)
@@ -132,17 +140,6 @@ def release(given: Given, out: Path) -> Findings:
     )
     _write(replace(manifest, cuts=(cut,), full_value=round(found.float_full, 4)), out)
     return found
-
-
-def folded_split(network: BoardSplit) -> BoardSplit:
-    """A copy as it is released: normalisations folded, weights halved."""
-    whole = BoardSplit(
-        trunk=network.trunk, branch=network.branch, encoder=network.encoder, tail=network.tail
-    )
-    result: Any = folded(whole)  # type: ignore[arg-type]
-    halve(result)
-    split: BoardSplit = result.eval()
-    return split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -333,8 +330,7 @@ def command(
     options = parser.parse_args(arguments)
     console = Console()
     try:
-        given = build(read_recipe(options.recipe), options.data, options.cache)
-        given.network.load_state_dict(read_best(options.trained))
+        given = _trained(read_recipe(options.recipe), options, build)
         findings = release(given, options.out)
     except HeadtailError as error:
         console.print(f"{error}\n{error.advice}", style="red", markup=False)
@@ -344,3 +340,18 @@ def command(
     if options.json is not None:
         options.json.write_bytes(text + b"\n")
     return 0
+
+
+def _trained(
+    recipe: Recipe, options: argparse.Namespace, build: Callable[[Recipe, Path, Path], Given]
+) -> Given:
+    rounds = recipe.job == board_int8.JOB
+    base = board_int8.base_of(recipe) if rounds else recipe
+    given = build(base, options.data, options.cache)
+    weights = read_best(options.trained)
+    if not rounds:
+        given.network.load_state_dict(weights)
+        return given
+    sample = torch.from_numpy(given.what.inputs(given.train.samples[:1]))
+    network, ranges = board_int8.settled_split(given.network, sample, weights)
+    return dataclasses.replace(given, network=network, ranges=ranges)

@@ -5,7 +5,7 @@ eq. 2). How many bits a value of the code crosses with is drawn anew for each ba
 tail serves 8, 4 and 2.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -28,6 +28,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     helper: float = 0.0
     tail: float = 1.0
     smoothing: float = 0.1
+
+
+class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How wide and how deep a network is; the keys that all of this kind have in their recipes."""
+
+    width: int
+    code: int
+    tail_width: int = 64
+    tail_blocks: int = 2
+    dropout: float
+
+    def network(self, make: Callable[..., BoardSplit], seed: int, **more: int) -> BoardSplit:
+        """What `make` makes of them, and of what only its kind has, with the weights of a seed."""
+        torch.manual_seed(seed)
+        return make(
+            width=self.width,
+            code=self.code,
+            tail_width=self.tail_width,
+            tail_blocks=self.tail_blocks,
+            dropout=self.dropout,
+            **more,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,14 +101,9 @@ class BoardSplitJob:
     def loss(self, batch: Batch, progress: float) -> Loss:
         for name in self._frozen:  # the statistics of its normalisations stay, too
             self.network.get_submodule(name).eval()
-        total, parts = torch.zeros(()), {}
-        for name, weight, logits in self._answers(batch):
-            part = functional.cross_entropy(
-                logits.float(), batch.samples.labels, label_smoothing=self._settings.smoothing
-            )
-            total = total + weight * part
-            parts[name] = float(part.detach())
-        return Loss(total=total, parts=parts)
+        return summed(
+            self._answers(batch), batch.samples.labels, smoothing=self._settings.smoothing
+        )
 
     def _answers(self, batch: Batch) -> Iterator[tuple[str, float, torch.Tensor]]:
         network, settings = self.network, self._settings
@@ -99,13 +116,32 @@ class BoardSplitJob:
             yield "tail", settings.tail, network.tail(sent(network.encoder(near), batch.bits))
 
     def evaluate(self) -> dict[str, float]:
-        scores = {}
-        for bits in BITS:
-            early, last = self.network.answers(self.calibration.inputs, bits)
-            scores["exit"] = _accuracy(early, self.calibration.labels)
-            scores[f"tail@{bits}"] = _accuracy(last, self.calibration.labels)
-        tails = [scores[f"tail@{bits}"] for bits in BITS]
-        return {SCORE: (scores["exit"] + sum(tails) / len(tails)) / 2, **scores}
+        return judged(self.network.answers, self.calibration)
+
+
+def summed(
+    answers: Iterable[tuple[str, float, torch.Tensor]], labels: torch.Tensor, *, smoothing: float
+) -> Loss:
+    """The loss of all answers: the name, the weight and the logits (N, classes) of each."""
+    total, parts = torch.zeros(()), {}
+    for name, weight, logits in answers:
+        part = functional.cross_entropy(logits.float(), labels, label_smoothing=smoothing)
+        total = total + weight * part
+        parts[name] = float(part.detach())
+    return Loss(total=total, parts=parts)
+
+
+def judged(
+    answers: Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]], held: Labelled
+) -> dict[str, float]:
+    """Accuracy of the exit, and of the tail at all bits; the score counts both alike."""
+    scores = {}
+    for bits in BITS:
+        early, last = answers(held.inputs, bits)
+        scores["exit"] = _accuracy(early, held.labels)
+        scores[f"tail@{bits}"] = _accuracy(last, held.labels)
+    tails = [scores[f"tail@{bits}"] for bits in BITS]
+    return {SCORE: (scores["exit"] + sum(tails) / len(tails)) / 2, **scores}
 
 
 def _accuracy(logits: torch.Tensor, labels: torch.Tensor) -> float:

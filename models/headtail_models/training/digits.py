@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
 import torch
 
 from headtail_models.nets.digits import BANDS, PATCH, digits_net
-from headtail_models.training.board_split import BoardSplitJob, Labelled
+from headtail_models.training.board_split import BoardSplitJob, Labelled, NetworkOptions
 from headtail_models.training.digits_data import (
     FILE,
     LABELS,
@@ -26,15 +25,13 @@ from headtail_models.training.recipe import Recipe
 _LONGEST_MASK: Final = 8
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Options(NetworkOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the network is. `times`: how often each utterance is varied once and for all; `tilt`:
     spread of the bands' loudness, in nats, as microphones differ; `first`: the speaker that the
     splits are counted from, so that each can be the one who is measured on."""
 
     width: int = 64
     code: int = 8
-    tail_width: int = 64
-    tail_blocks: int = 2
     dropout: float = 0.2
     times: int = 5
     tilt: float = 0.4
@@ -54,15 +51,7 @@ class DigitsJob(BoardSplitJob):
             raise TrainingDataError(f"no {FILE} in {data}")
         self.speakers = splits(options.first)
         held = centred(read_digits(archive, self.speakers["calibration"]))
-        torch.manual_seed(recipe.seed)
-        network = digits_net(
-            classes=len(LABELS),
-            width=options.width,
-            code=options.code,
-            tail_width=options.tail_width,
-            tail_blocks=options.tail_blocks,
-            dropout=options.dropout,
-        )
+        network = options.network(digits_net, recipe.seed, classes=len(LABELS))
         calibration = Labelled(
             inputs=torch.from_numpy(spectra(held.samples)), labels=torch.from_numpy(held.labels)
         )

@@ -50,7 +50,9 @@ def build(recipe: Recipe, data: Path, cache: Path) -> Given:
             f"chosen on ({', '.join(job.speakers['test'])})",
             inputs=spectra,
         ),
-        **splits,
+        train=splits["train"],
+        calibration=splits["calibration"],
+        test=splits["test"],
     )
 
 

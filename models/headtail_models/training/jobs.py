@@ -23,6 +23,7 @@ JOBS: Final = {
     "yamnet-audio": ("headtail_models.training.yamnet", "YamnetJob"),
     "spoken-digits": ("headtail_models.training.digits", "DigitsJob"),
     "motion": ("headtail_models.training.motion", "MotionJob"),
+    "board-int8": ("headtail_models.training.board_int8", "BoardInt8Job"),
 }
 """Module and class by name; a job is made of the recipe, the data's folder and a cache folder."""
 

@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from headtail_models.assets import fetch
 from headtail_models.nets.motion import motion_net
-from headtail_models.training.board_split import BoardSplitJob, Labelled
+from headtail_models.training.board_split import BoardSplitJob, Labelled, NetworkOptions
 from headtail_models.training.motion_data import (
     ASSET,
     FILE,
@@ -25,7 +24,7 @@ from headtail_models.training.recipe import Recipe
 _NOISE: Final = 0.02
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Options(NetworkOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the network is. `exit_blocks`: separable blocks of the exit; with none it is a mean and
     a dense layer. `tilt`: how far the sensor is turned at random, in degrees; `gain`: how much
     stronger or weaker it is."""
@@ -33,8 +32,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     width: int = 32
     exit_blocks: int = 0
     code: int = 4
-    tail_width: int = 64
-    tail_blocks: int = 2
     dropout: float = 0.3
     tilt: float = 12.0
     gain: float = 0.1
@@ -49,15 +46,8 @@ class MotionJob(BoardSplitJob):
         recordings = read_recordings(recordings_file(data))
         self._train = windows(recordings, "train")
         self._options = options
-        torch.manual_seed(recipe.seed)
-        network = motion_net(
-            classes=len(LABELS),
-            width=options.width,
-            exit_blocks=options.exit_blocks,
-            code=options.code,
-            tail_width=options.tail_width,
-            tail_blocks=options.tail_blocks,
-            dropout=options.dropout,
+        network = options.network(
+            motion_net, recipe.seed, classes=len(LABELS), exit_blocks=options.exit_blocks
         )
         super().__init__(network, labelled(windows(recordings, "calibration")))
 

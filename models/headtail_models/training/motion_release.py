@@ -47,7 +47,9 @@ def build(recipe: Recipe, data: Path, cache: Path) -> Given:
             "chosen on",
             inputs=scaled,
         ),
-        **splits,
+        train=splits["train"],
+        calibration=splits["calibration"],
+        test=splits["test"],
     )
 
 

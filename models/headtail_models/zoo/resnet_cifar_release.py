@@ -7,7 +7,6 @@ split, and measures what came out on the test split, on which nothing is chosen.
 """
 
 import argparse
-import copy
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from torch import nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from headtail_fabric.errors import HeadtailError
 from headtail_fabric.rans import Alphabet, CodingModel, RansCodec, StepLevels
@@ -51,6 +49,7 @@ from headtail_models.nets.resnet_cifar import ResNetCifar
 from headtail_models.stage import OnnxStage
 from headtail_models.training.cifar import CifarJob, normalised
 from headtail_models.training.export import halve
+from headtail_models.training.folding import folded
 from headtail_models.training.recipe import Recipe, read_recipe
 from headtail_models.training.releasing import write_stage
 from headtail_models.training.trainer import read_best
@@ -95,19 +94,6 @@ class _Whole(nn.Module):
     def forward(self, picture: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.network(picture)
         return logits
-
-
-def folded(network: ResNetCifar) -> ResNetCifar:
-    """A copy whose normalisations are part of the convolutions before them."""
-    result = copy.deepcopy(network).eval()
-    for parent in result.modules():
-        before: tuple[str, nn.Conv2d] | None = None
-        for name, child in list(parent.named_children()):
-            if isinstance(child, nn.BatchNorm2d) and before is not None:
-                setattr(parent, before[0], fuse_conv_bn_eval(before[1], child))
-                setattr(parent, name, nn.Identity())
-            before = (name, child) if isinstance(child, nn.Conv2d) else None
-    return result
 
 
 def export_stages(network: ResNetCifar, out: Path) -> Stages:

@@ -10,7 +10,7 @@ from headtail.boards.checkout import script
 from headtail.boards.emulated import EmulatedBoard
 from headtail_models.mcu.program import Program
 
-_NEEDED: Final = ("__init__", "head", "errors", "extents", "backends", "frontend")
+_NEEDED: Final = ("__init__", "head", "errors", "extents", "backends", "frontend", "natmod")
 _LONGEST_S: Final = 120.0
 
 

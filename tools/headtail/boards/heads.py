@@ -1,17 +1,25 @@
-"""Heads to measure kernels with, of drawn weights: what they compute means nothing."""
+"""Heads to measure with: of drawn weights, which compute nothing that means anything, and the
+released ones."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from headtail_models import zoo
+from headtail_models.bundle import open_bundle
+from headtail_models.mcu.cut_reader import SAMPLES, read_cut
 from headtail_models.mcu.export import export_head
 from headtail_models.mcu.layers import HeadGraph, LayerKind, Shape
 from headtail_models.mcu.program import Program
+from headtail_models.mcu.samples import read_npy
 from headtail_models.mcu.sketch import GraphDrawing
 
 RELU: Final = (0.0, np.inf)
+RELEASED: Final = ("spoken-digits", "motion")
 _WORDS: Final = 12
+_BITS: Final = 4
 
 
 def keyword_spotter() -> Program:
@@ -50,6 +58,20 @@ def depthwise_layers() -> Sequence[Program]:
             (10, (3, 3), (1, 1, 1, 1)),
         )
     ]
+
+
+def released(name: str, folder: Path) -> Program:
+    """One of `RELEASED` as boards have it, 4 bits a value; its bundle goes to `folder`."""
+    bundle = open_bundle(zoo.build(name, folder))
+    cut = read_cut(bundle, bundle.manifest.default_cut, bits=_BITS)
+    return export_head(
+        cut.graph,
+        read_npy(bundle.path / SAMPLES, cut.graph.input_shape),
+        bits=cut.bits,
+        exit=cut.exit,
+        ranges=cut.ranges,
+        preparation=cut.preparation,
+    ).program
 
 
 def _exported(graph: HeadGraph) -> Program:

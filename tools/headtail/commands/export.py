@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from headtail_models.mcu.update import SigningKey
 
 _BOARDS: Final = ("rp2040", "rp2350", "esp32-s3", "stm32f4", "stm32f7", "nrf52840")
+_LINKS: Final = ("serial", "sealed", "zmtp", "curve")
 _COMPARED: Final = 256
 _EXAMPLES: Final = """\
 examples:
   headtail export mcu spoken-digits --board rp2040 --bits 4 --out digits.head
-  headtail export mcu spoken-digits --board stm32f4 --point drop-0 --max-ms 500 --out digits.head
+  headtail export mcu motion --board stm32f4 --link serial --point drop-0 --max-ms 100 --out m.head
+  headtail export mcu spoken-digits --board rp2040 --out digits.head --tflite digits.tflite
   headtail export mcu head.onnx --samples calibration.npy --board rp2040 --out digits.head
   headtail export mcu head.onnx --samples calibration.npy --board rp2040 --out digits.head \\
       --bits 4 --exit exit_logits --threshold 0.9 --temperature 1.3 --max-ms 400
@@ -59,6 +61,19 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     mcu.add_argument("--out", type=Path, required=True, metavar="FILE", help="where it goes")
     mcu.add_argument(
         "--bits", type=int, choices=(8, 4, 2), default=8, help="of a value that is sent (8)"
+    )
+    mcu.add_argument(
+        "--tflite",
+        type=Path,
+        metavar="FILE",
+        help="write the same numbers as a TensorFlow Lite network, too, for other runtimes",
+    )
+    mcu.add_argument(
+        "--link",
+        choices=_LINKS,
+        default="curve",
+        help="what it shares the memory with: the firmware with the link that the node will have; "
+        "sealed is any link with a pre-shared key (curve)",
     )
     mcu.add_argument("--max-ms", type=float, metavar="MS", help="refuse what takes longer")
     cut = mcu.add_argument_group("of a bundle")
@@ -96,7 +111,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _mcu(args: argparse.Namespace) -> int:
     # Needs onnx, and says which extra has it.
-    from headtail_models.mcu.boards import BOARDS
+    from headtail_models.mcu.boards import BOARDS, LinkKind
     from headtail_models.mcu.costs import budget
     from headtail_models.mcu.fidelity import compare
 
@@ -106,6 +121,7 @@ def _mcu(args: argparse.Namespace) -> int:
     spent = budget(
         exported.program,
         BOARDS[args.board],
+        link=LinkKind(args.link),
         names=exported.names,
         max_milliseconds=args.max_ms,
     )
@@ -114,6 +130,8 @@ def _mcu(args: argparse.Namespace) -> int:
     _print_fidelity(compare(graph, exported.program, _spread(samples)))
     _write(args.out, exported.program.blob)
     print(f"{len(exported.program.blob):,} bytes written to {args.out}")
+    if args.tflite is not None:
+        _write_tflite(args.tflite, exported.program)
     if key is not None:
         _write_update(args, exported.program, key)
     return 0
@@ -179,6 +197,14 @@ def _key(args: argparse.Namespace) -> "SigningKey | None":
     return SigningKey.read(args.sign)
 
 
+def _write_tflite(path: Path, program: "Program") -> None:
+    from headtail_models.mcu.tflite import tflite_of
+
+    network = tflite_of(program)
+    _write(path, network)
+    print(f"{len(network):,} bytes written to {path}, without exit and front end")
+
+
 def _write_update(args: argparse.Namespace, program: "Program", key: "SigningKey") -> None:
     from headtail_models.mcu.update import Release, make_update
 
@@ -225,6 +251,17 @@ def _print_budget(budget: "Budget") -> None:
     table.add_column("layer", overflow="fold")
     for column in ("leaves", "MAC", "instructions", "ms", "RAM", "flash", "sent"):
         table.add_column(column, justify="right")
+    if budget.front is not None:
+        front = budget.front
+        table.add_row(
+            f"{front.name}, a whole patch",
+            front.shape,
+            "",
+            f"{front.instructions:,}",
+            f"{budget.front_milliseconds:.1f}",
+            f"{front.ram_bytes + front.sensor_bytes:,}",
+            end_section=True,
+        )
     for index, op in enumerate(budget.ops):
         table.add_row(
             op.name,

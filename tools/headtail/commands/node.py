@@ -1,14 +1,19 @@
-"""`headtail node`: the files of a microcontroller, and its place in a gateway's list."""
+"""`headtail node`: the files of a microcontroller, made and checked, and its place in a gateway's
+list."""
 
 import argparse
 import hashlib
 import json
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import zmq
+from zmq.utils import z85
+
 from headtail_edge.gateway.envelope import PSK_BYTES
-from headtail_edge.gateway.node_book import NodeEntry, add_node
+from headtail_edge.gateway.node_book import NodeEntry, Roster, add_node, read_roster
 from headtail_fabric import keys
 from headtail_fabric.errors import ConfigError, ResourceError
 from headtail_fabric.keys import check_name, write_new
@@ -23,6 +28,7 @@ examples:
       --head digits.head --app microphone --out door-1
   headtail node new field-7 --link udp --host 192.168.1.10 --nodes nodes.toml --sleep \\
       --report-s 900 --head motion.head --app imu --out field-7
+  headtail node check door-1 digits.head firmware/boards/apps/microphone.py --nodes nodes.toml
   mpremote cp door-1/config.json door-1/secrets.json digits.head :
 """
 
@@ -33,6 +39,11 @@ class NodeFolderError(ResourceError):
     anew."""
 
 
+class NodeUnknownError(ConfigError):
+    """A gateway with this list would refuse the node. Copy the node's own files to it, or make it
+    anew with `headtail node new` once its table is out of the list."""
+
+
 class NodeOptionError(ConfigError):
     """The options do not fit each other. See the message, and `headtail node new --help`."""
 
@@ -41,7 +52,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add the command to the parser of `headtail`."""
     parser = subparsers.add_parser(
         "node",
-        help="make the files of a microcontroller",
+        help="make and check the files of a microcontroller",
         description="Microcontrollers that run heads (firmware/README.md).",
         epilog=_EXAMPLES,
     )
@@ -86,6 +97,26 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     new.add_argument("--sleep", action="store_true", help="deep sleep between samples")
     new.add_argument("--always-on", action="store_true", help="keep the link open")
     new.set_defaults(handler=_new)
+    check = actions.add_parser(
+        "check",
+        help="whether a node would start with its files, and be let in",
+        description="Reads a node's files as the node will, before they are copied to it: settings "
+        "and secrets, keys of updates, the log's room, the head with its golden vector. Sensors, "
+        "networks and memory are the board's to judge.",
+        epilog=_EXAMPLES,
+    )
+    check.add_argument("folder", type=Path, metavar="FOLDER", help="what `node new` made")
+    check.add_argument(
+        "files",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+        help="other files to be copied: the head, the app, keys",
+    )
+    check.add_argument(
+        "--nodes", type=Path, metavar="FILE", help="the gateway's list: whether it has the keys"
+    )
+    check.set_defaults(handler=_check_node)
 
 
 def _new(args: argparse.Namespace) -> int:
@@ -106,6 +137,39 @@ def _new(args: argparse.Namespace) -> int:
     print(f"{args.out}/config.json and secrets.json: copy both to the node")
     print(f"{args.name} is in {args.nodes}; a running gateway follows at once")
     return 0
+
+
+def _check_node(args: argparse.Namespace) -> int:
+    from headtail.boards.node_files import check_files
+
+    checked = check_files(args.folder, args.files)
+    name, link, duty = (checked.config[key] for key in ("name", "link", "duty"))
+    way = "a cable" if link["kind"] == "serial" else f"{link['host']}:{link['port']}"
+    print(f"{name}: {link['kind']} to {way}, {link['security']}")
+    print(f"Every {duty['sample_s']:g} s a sample, every {duty['report_s']:g} s a report at most")
+    print(
+        f"{checked.config['head']['file']}: {checked.head_bytes:,} bytes, right; records of up to "
+        f"{checked.record_bytes} bytes, the log has room for {checked.record_room}"
+    )
+    if args.nodes is not None:
+        if not _is_known(read_roster(args.nodes), name, link["security"], checked.secrets):
+            raise NodeUnknownError(f"{args.nodes} has no {name} with what is in secrets.json")
+        print(f"{name} is in {args.nodes}, with these secrets")
+    return 0
+
+
+def _is_known(roster: Roster, name: str, security: str, held: Mapping[str, Any]) -> bool:
+    """Whether a gateway with this list would let in who holds these secrets."""
+    if security == "curve":
+        public = zmq.curve_public(z85.encode(bytes.fromhex(held["curve_secret"])))
+        told = held["curve_public"]
+        fitting = not told or bytes.fromhex(told) == z85.decode(public)
+        return fitting and roster.by_public(public.decode()) == name
+    if security == "plain":
+        return roster.by_password(name, held["password"].encode())
+    if security == "psk":
+        return roster.by_psk_id(held["psk_id"]) == (name, bytes.fromhex(held["psk"]))
+    return roster.is_open(name)
 
 
 def _check(args: argparse.Namespace, security: str) -> None:
