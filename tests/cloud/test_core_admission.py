@@ -185,3 +185,42 @@ def test_after_drain_nothing_is_taken_and_what_was_goes_on() -> None:
     assert desk.rejected["tail-1"].reason is Reason.DRAINING
     assert desk.finished["text-0"].outcome is Outcome.DONE
     assert "draining" in repr(desk.scheduler)
+
+
+def busy(tails_s: float) -> Desk:
+    """Texts of 100 ms of prompt each, while that many tails come a second; 50 ms deadlines."""
+    desk = Desk(
+        capacity=Capacity(max_batch=16, blocks=500, block_tokens=4),
+        prices=Prices(step_s=0.01, prefill_s=0.001, run_s=0.002, item_s=0.001),
+    )
+    count = int(3 * tails_s)
+    for number in range(count):
+        desk.arrive(number / tails_s, tail(number, tenant="tails"))
+    for number in range(12):
+        prompt = range(100 * number, 100 * number + 100)
+        desk.arrive(1.0, text(number, prompt, max_tokens=2, ttft_s=1.0, tbt_s=0.5))
+    desk.run()
+    return desk
+
+
+def test_texts_are_judged_by_what_tails_leave_them() -> None:
+    """Short iterations, each with its own cost, and the time that tails take."""
+    taken = []
+    for tails_s in (0.5, 10, 40):
+        desk = busy(tails_s)
+        ends = {name: end for name, end in desk.finished.items() if name.startswith("text")}
+        assert all(end.on_time for end in ends.values()), tails_s
+        assert all(end.on_time for name, end in desk.finished.items() if name.startswith("tail"))
+        taken.append(len(ends))
+    assert taken[0] > taken[1] > taken[2] > 0, taken
+
+
+def test_an_engine_that_is_slow_whatever_it_does_takes_patient_texts() -> None:
+    """Its iterations are longer than any should be, and prompts cost it next to nothing."""
+    desk = Desk(
+        capacity=Capacity(max_batch=4, blocks=500, block_tokens=4),
+        prices=Prices(step_s=1.5, prefill_s=0.0, decode_s=0.0),
+    )
+    desk.arrive(0.0, *(text(n, range(30), ttft_s=60.0, tbt_s=10.0) for n in range(4)))
+    desk.run()
+    assert len(desk.finished) == 4

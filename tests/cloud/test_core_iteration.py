@@ -9,6 +9,7 @@ from headtail_cloud.core.engine import Capacity
 from headtail_cloud.core.options import SchedulerOptions
 from headtail_cloud.core.request import Segment
 from headtail_cloud.core.task import DecodeStep, PrefillChunk, TailItem, Task
+from headtail_cloud.core.work import Work
 from headtail_cloud.engines.modelled import Prices
 
 ROOMY = Capacity(max_batch=16, blocks=400, block_tokens=4)
@@ -214,3 +215,19 @@ def test_decodes_of_several_texts_are_one_step(blocks: int) -> None:
     assert max(together) == 3
     for n in range(3):
         assert desk.tokens[f"text-{n}"] == said([n, 7], 6)
+
+
+def test_an_iteration_is_planned_shorter_where_estimates_are_off() -> None:
+    def longest(noise: float) -> float:
+        desk = Desk(capacity=ROOMY, prices=Prices(prefill_s=0.001))
+        for number in range(100):
+            off = 1 + noise * (1 if number % 2 else -1)
+            work = Work(prefill_tokens=20)
+            desk.costs.observe(work, off * desk.engine.estimate(work))
+        desk.arrive(0.0, tail(0, deadline_s=0.05))
+        desk.arrive(0.01, text(0, range(200)))
+        desk.run()
+        return max(step.estimate_s for step in desk.steps)
+
+    assert longest(0.0) == pytest.approx(longest(0.001), rel=0.1)
+    assert longest(0.15) < longest(0.0) / 1.15

@@ -3,9 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -22,7 +20,7 @@ from headtail_cloud.engines.llm.checkpoint import Checkpoint
 from headtail_cloud.engines.llm.network import LlamaNetwork
 from headtail_cloud.engines.llm.paged_cache import PagedCache
 from headtail_cloud.engines.llm.sampling import Sampling
-from tiny_llama import SHAPE, tiny_checkpoint
+from tiny_llama import SHAPE, tiny_checkpoint, write_adapter
 
 TEXT = tuple((7 * at + 3) % 256 for at in range(50))
 SCATTERED = (9, 2, 17, 5, 0, 11, 30, 3)
@@ -139,31 +137,6 @@ def test_a_network_may_be_split_at_any_layer(
         head.logits(crossing)
     with pytest.raises(ValueError, match="layers"):
         LlamaNetwork(SHAPE, tiny.weights, first=cut, end=cut)
-
-
-def write_adapter(folder: Path, seed: int, *, rank: int = 4, **config: Any) -> Path:
-    """Of all projections of the first and the last layer."""
-    torch.manual_seed(seed)
-    outputs = {
-        "self_attn.q_proj": (SHAPE.width, SHAPE.query_width),
-        "self_attn.k_proj": (SHAPE.width, SHAPE.kv_width),
-        "self_attn.v_proj": (SHAPE.width, SHAPE.kv_width),
-        "self_attn.o_proj": (SHAPE.query_width, SHAPE.width),
-        "mlp.gate_proj": (SHAPE.width, SHAPE.ffn),
-        "mlp.up_proj": (SHAPE.width, SHAPE.ffn),
-        "mlp.down_proj": (SHAPE.ffn, SHAPE.width),
-    }
-    tensors = {}
-    for layer in (0, SHAPE.layers - 1):
-        for name, (width, out) in outputs.items():
-            place = f"base_model.model.model.layers.{layer}.{name}"
-            tensors[f"{place}.lora_A.weight"] = torch.randn(rank, width) * 0.2
-            tensors[f"{place}.lora_B.weight"] = torch.randn(out, rank) * 0.2
-    folder.mkdir()
-    save_file(tensors, folder / "adapter_model.safetensors")
-    content = {"r": rank, "lora_alpha": 8, "peft_type": "LORA", **config}
-    (folder / "adapter_config.json").write_bytes(msgspec.json.encode(content))
-    return folder
 
 
 def merged(tiny: Checkpoint, adapter: Adapter) -> dict[str, torch.Tensor]:

@@ -4,8 +4,11 @@ import struct
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 
 from headtail_cloud.engines.llm.checkpoint import Checkpoint, open_checkpoint
 from headtail_cloud.engines.llm.conversion import convert
@@ -118,6 +121,31 @@ def tiny_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
         source = write_gguf(folder.with_suffix(".gguf"), metadata(), tensors(seed))
         convert(source, folder)
     return open_checkpoint("tiny", folder)
+
+
+def write_adapter(folder: Path, seed: int, *, rank: int = 4, **config: Any) -> Path:
+    """A LoRA adapter as `peft` writes it, of all projections of the first and the last layer."""
+    torch.manual_seed(seed)
+    outputs = {
+        "self_attn.q_proj": (SHAPE.width, SHAPE.query_width),
+        "self_attn.k_proj": (SHAPE.width, SHAPE.kv_width),
+        "self_attn.v_proj": (SHAPE.width, SHAPE.kv_width),
+        "self_attn.o_proj": (SHAPE.query_width, SHAPE.width),
+        "mlp.gate_proj": (SHAPE.width, SHAPE.ffn),
+        "mlp.up_proj": (SHAPE.width, SHAPE.ffn),
+        "mlp.down_proj": (SHAPE.ffn, SHAPE.width),
+    }
+    tensors = {}
+    for layer in (0, SHAPE.layers - 1):
+        for name, (width, out) in outputs.items():
+            place = f"base_model.model.model.layers.{layer}.{name}"
+            tensors[f"{place}.lora_A.weight"] = torch.randn(rank, width) * 0.2
+            tensors[f"{place}.lora_B.weight"] = torch.randn(out, rank) * 0.2
+    folder.mkdir()
+    save_file(tensors, folder / "adapter_model.safetensors")
+    content = {"r": rank, "lora_alpha": 8, "peft_type": "LORA", **config}
+    (folder / "adapter_config.json").write_bytes(msgspec.json.encode(content))
+    return folder
 
 
 def _text(text: str) -> bytes:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from headtail.bench.cloud.jumping_clock import Step, served
-from headtail.bench.cloud.mix import Mix, Share, halves, rules
+from headtail.bench.cloud.mix import End, Mix, Share, Split, by_tokens, halves, rules, tell
+from headtail.bench.report import Report
 from headtail_cloud.core.engine import Capacity
 from headtail_cloud.core.request import Segment, TextRequest
 from headtail_cloud.core.task import work_of
@@ -33,7 +34,7 @@ def shares(prices: Prices, rule: str = "time budget", *, thinking_s: float = 0.0
     spent = iter(range(1_000_000))
     ended = served(
         MIX.arrivals(4.0, 1),
-        rules(64)[rule],
+        rules(prices.of, 0.1)[rule],
         engine,
         step,
         spent_s=lambda: thinking_s * next(spent),
@@ -58,23 +59,63 @@ def test_arrivals_keep_to_their_limits() -> None:
 
 
 def test_an_engine_that_costs_nothing_keeps_every_time() -> None:
-    assert shares(FREE) == Share(texts=1.0, tails=1.0)
+    all_of_them = Split(in_time=1.0, late=0.0, refused=0.0)
+    assert shares(FREE) == Share(texts=all_of_them, tails=all_of_them)
 
 
 def test_one_too_slow_for_its_tails_keeps_none() -> None:
-    assert shares(replace(FREE, run_s=0.1)).tails == 0.0
+    assert shares(replace(FREE, run_s=0.1)).tails.in_time == 0.0
 
 
 def test_a_prompt_in_one_piece_is_what_tails_wait_for() -> None:
     prices = Prices(step_s=0.001, prefill_s=0.002, decode_s=0.001, run_s=0.001, item_s=0.0002)
-    assert shares(prices).tails == 1.0
-    assert shares(prices, "whole prompts").tails < 1.0
+    assert shares(prices).tails.in_time == 1.0
+    assert shares(prices, "whole prompts").tails.in_time < 1.0
 
 
 def test_the_scheduler_s_own_time_counts() -> None:
-    assert shares(FREE, thinking_s=0.06).tails == 0.0
+    assert shares(FREE, thinking_s=0.06).tails.in_time == 0.0
 
 
 def test_a_mix_without_texts_has_no_share() -> None:
     with pytest.raises(ValueError, match="too short"):
-        Share.of({"tail-1": True})
+        Share.of({"tail-1": End.IN_TIME})
+
+
+def test_what_is_refused_is_told_from_what_is_late() -> None:
+    ended = {"text-1": End.LATE, "text-2": End.REFUSED, "tail-1": End.IN_TIME, "tail-2": End.LATE}
+    share = Share.of(ended)
+    assert share.texts == Split(in_time=0.0, late=0.5, refused=0.5)
+    assert share.tails == Split(in_time=0.5, late=0.5, refused=0.0)
+
+
+def test_rules_that_know_no_times_refuse_nothing() -> None:
+    slow = Prices(step_s=0.01, prefill_s=0.01, decode_s=0.06, run_s=0.01, item_s=0.01)
+    for rule in ("token budget", "whole prompts"):
+        split = shares(slow, rule).texts
+        assert split.refused == 0.0
+        assert split.late > 0.5
+    assert shares(slow).texts.refused > 0.0
+
+
+def test_a_token_budget_is_what_an_engine_computes_between_two_tokens() -> None:
+    prices = Prices(step_s=0.002, prefill_s=0.001, decode_s=0.001)
+    assert by_tokens(prices.of, 0.1).token_budget == 80  # 90 ms, less 10 of eight decodes
+    assert by_tokens(lambda work: 2 * prices.of(work), 0.1).token_budget == 35
+    assert by_tokens(prices.of, 0.01).token_budget == 16
+
+
+def test_targets_are_of_the_time_budget() -> None:
+    report = Report("cloud", {})
+    good, bad = (
+        Share(texts=split, tails=split)
+        for split in (
+            Split(in_time=1.0, late=0.0, refused=0.0),
+            Split(in_time=0.25, late=0.5, refused=0.25),
+        )
+    )
+    runs = {"time budget": [good, good], "token budget": [good, bad], "two halves": [bad, bad]}
+    rows = tell(report, runs, suffix="")
+    assert rows[3] == ["token budget", "tails", 0.625, 0.25, 0.25, 0.125]
+    assert report.figures["llm_slo_halves"] == 0.25
+    assert [target.met for target in report.targets] == [True, True]

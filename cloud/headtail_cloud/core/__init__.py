@@ -10,7 +10,9 @@
 |---|---|
 | `admission` | whether a request is taken, in which variant, or when to come again |
 | `budget` | how long the next iteration may take |
+| `protection` | what is kept for tails that may come |
 | `iteration` | which tasks it consists of |
+| `tail_pass` | whether tails go by themselves |
 | `fairness` | whose turn it is |
 | `block_pool` | who holds which blocks of the key-value cache |
 | `exit_policy` | whether an answer is good enough already |

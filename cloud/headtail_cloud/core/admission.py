@@ -2,10 +2,10 @@
 
     tail    what is left of the running iteration, the tails that come before it in its tenants'
             turns, and its own segments must fit its deadline (`tail_forecast`)
-    text    prefills before it and its own, at the share of the engine that decodes leave, must
-            fit its time to the first token; and with it, all decodes the tightest time between
-            tokens (the load predicted for the end of its prefill, after Mooncake, FAST 2025;
-            `text_forecast`)
+    text    prefills before it and its own, at the share of the engine that decodes and tails
+            leave, must fit its time to the first token; and with it, all decodes the tightest
+            time between tokens (the load predicted for the end of its prefill, after Mooncake,
+            FAST 2025; `text_forecast`)
 
 What does not fit is tried in its fallbacks, then refused with the time after which to come again.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from headtail_cloud.core import text_forecast
 from headtail_cloud.core.actions import Reason
 from headtail_cloud.core.job import Job
+from headtail_cloud.core.protection import Protection
 from headtail_cloud.core.request import Request, TailRequest, TextRequest
 from headtail_cloud.core.resources import Resources
 from headtail_cloud.core.tail_forecast import TailForecast, items_of, tails_of
@@ -53,8 +54,9 @@ class Forecast:
 class Admission:
     """Judges by what is here and by the cost model; remembers when it last took what."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, protection: Protection) -> None:
         self._resources = resources
+        self._protection = protection
         self._options = resources.options
         self._taken_at: dict[Hashable, float] = {}
 
@@ -95,9 +97,7 @@ class Admission:
                 resources=self._resources,
             )
             return _forecast(tails.end_s(request.chain), self._resources.chain_s(request.chain))
-        busy = text_forecast.among(
-            request, jobs, step_left_s=step_left_s, resources=self._resources
-        )
+        busy = self._among(request, jobs, step_left_s, now)
         return _forecast(busy.first_s, text_forecast.alone(request, self._resources).first_s)
 
     def _judge_tail(self, request: TailRequest, forecast: TailForecast) -> Verdict:
@@ -125,14 +125,23 @@ class Admission:
         alone = text_forecast.alone(request, self._resources)
         if not self._meets(alone, request, sizes[cheapest]):
             return self._probe(request, cheapest, alone.first_s, now)
-        forecast = text_forecast.among(
-            request, jobs, step_left_s=step_left_s, resources=self._resources
-        )
+        forecast = self._among(request, jobs, step_left_s, now)
         for variant in fitting:
             if self._meets(forecast, request, sizes[variant]):
                 return Taken(variant=variant, predicted_s=forecast.first_s)
         retry_after_s = text_forecast.soonest_end_s(texts_of(jobs), forecast.token_s)
         return self._later(Reason.TOO_LATE, retry_after_s)
+
+    def _among(
+        self, request: TextRequest, jobs: Collection[Job], step_left_s: float, now: float
+    ) -> TextForecast:
+        return text_forecast.among(
+            request,
+            jobs,
+            step_left_s=step_left_s,
+            pressure=self._protection.pressure(now),
+            resources=self._resources,
+        )
 
     def _meets(self, forecast: TextForecast, request: TextRequest, max_tokens: int) -> bool:
         return forecast.meets(request, max_tokens, headroom=self._options.headroom)

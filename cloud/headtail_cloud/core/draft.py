@@ -1,6 +1,7 @@
 """An iteration while it is being put together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from headtail_cloud.core.job import Job
 from headtail_cloud.core.request import Segment
@@ -22,6 +23,7 @@ class Draft:
         self._tokens = token_budget
         self._estimate = estimate
         self._work = Work()
+        self._kept = Work()
 
     def __repr__(self) -> str:
         return (
@@ -36,21 +38,30 @@ class Draft:
     def fits(self, work: Work) -> bool:
         if self._tokens is not None and self._work.tokens + work.tokens > self._tokens:
             return False
-        return not self.tasks or self._estimate(self._work.plus(work)) <= self.budget_s
+        return not self.tasks or self._within(work.plus(self._kept))
 
-    def largest_chunk(self, start: int, tokens: int, *, least: int) -> int:
-        """The most of the next `tokens` of a sequence, from position `start`, that fit; 0 when
+    @contextmanager
+    def keeping(self, work: Work) -> Iterator[None]:
+        """Room for that, until it is left."""
+        self._kept = work
+        yield
+        self._kept = Work()
+
+    def largest_chunk(self, start: int, remaining: int, *, least: int) -> int:
+        """The most of the `remaining` tokens of a prompt, from position `start`, that fit; 0 when
         that is less than `least` and there is something to do without it."""
+        tokens = remaining
         if self._tokens is not None:
             tokens = min(tokens, self._tokens - self._work.tokens)
         if tokens < 1:
             return 0
-        if self._within(start, tokens):
+        if self._within(chunk_work(start, tokens, last=tokens == remaining)):
             return tokens
         low, high = 0, tokens
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._within(start, middle) else (low, middle)
+            fits = self._within(chunk_work(start, middle, last=False))
+            low, high = (middle, high) if fits else (low, middle)
         if low >= least:
             return low
         return 0 if self.tasks else min(least, tokens)
@@ -65,5 +76,5 @@ class Draft:
         self._work = self._work.plus(task.work)
         self.estimate_s = self._estimate(self._work)
 
-    def _within(self, start: int, tokens: int) -> bool:
-        return self._estimate(self._work.plus(chunk_work(start, tokens))) <= self.budget_s
+    def _within(self, work: Work) -> bool:
+        return self._estimate(self._work.plus(work)) <= self.budget_s

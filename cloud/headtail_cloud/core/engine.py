@@ -54,7 +54,7 @@ class Engine(Protocol):
     def capacity(self) -> Capacity: ...
 
     def estimate(self, work: Work) -> float:
-        """Seconds that it expects, before anything was measured. Linear in each part of `work`."""
+        """Seconds that it expects, before anything was measured, by the formula of `prices`."""
         ...
 
     def step(self, tasks: Sequence[Task]) -> list[TaskResult]:

@@ -4,10 +4,12 @@ In this order, as long as they fit the time budget (`budget`):
 
     1. a text that waits far longer than promised, so that nothing starves
     2. tails that would be too late in the iteration after this one
-    3. decodes, the one whose token is due first at the front
-    4. the other tails
-    5. the next chunk of prompts that have begun
-    6. prompts that have not
+    3. decodes that would be, the one whose token is due first at the front
+    4. other decodes, if the smallest chunk of the prompt that is next still fits then
+    5. the other tails
+    6. the next chunk of prompts that have begun
+    7. prompts that have not
+    8. the decodes that were left out for a prompt
 
 Tails and new prompts are taken by priority, which rises with waiting, then in turns of their
 tenants (`fairness`), then by deadline. Without deadlines and with a token budget this is the rule
@@ -23,13 +25,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from headtail_cloud.core import tail_pass
 from headtail_cloud.core.budget import time_budget_s
 from headtail_cloud.core.draft import Draft
 from headtail_cloud.core.job import Job, TailJob, TextJob
 from headtail_cloud.core.request import Segment
 from headtail_cloud.core.resources import Resources
 from headtail_cloud.core.task import DecodeStep, PrefillChunk, TailItem, Task
-from headtail_cloud.core.work import Work
+from headtail_cloud.core.work import Work, chunk_work
 
 _JobT = TypeVar("_JobT", TailJob, TextJob)
 
@@ -59,25 +62,40 @@ class IterationRule:
         texts = [job for job in jobs if isinstance(job, TextJob)]
         slack_s = {job: self._slack_s(job, now) for job in tails}
         # What is late already must not make others late, too.
-        slacks = [expected_slack_s, *(slack for slack in slack_s.values() if slack > 0)]
-        slacks += [_token_slack_s(job, now) for job in texts if job.decoding]
+        tail_slack_s = min((slack for slack in slack_s.values() if slack > 0), default=math.inf)
+        other_slack_s = min(
+            [expected_slack_s, *(_token_slack_s(job, now) for job in texts if job.decoding)]
+        )
+        budget_s = self._budget_s(min(tail_slack_s, other_slack_s))
+        full_s = self._budget_s(other_slack_s)
+        starving = self._starving(texts, now)
+        if starving is None and tail_pass.is_worth_it(
+            tails, texts, together_s=budget_s, full_s=full_s, resources=self._resources
+        ):
+            texts = []
         draft = Draft(
-            budget_s=time_budget_s(slacks, self._options),
+            budget_s=budget_s,
             token_budget=self._options.token_budget,
             estimate=self._resources.estimate,
         )
         self._make_way(texts, now)
-        self._starving(draft, texts, now)
+        if starving is not None:
+            self._save(draft, starving, texts, now)
         one_token_s = self._resources.estimate(Work(decodes=1)) if texts else 0.0
-        length_s = max(draft.budget_s, one_token_s)
+        margin = self._resources.margin
+        length_s = margin * max(draft.budget_s, one_token_s)
         due = [job for job in tails if slack_s[job] < length_s + self._item_s(job)]
         others = [job for job in tails if slack_s[job] >= length_s + self._item_s(job)]
         left = self._tails(draft, due, now)
-        self._decodes(draft, texts, now)
-        left += self._tails(draft, others, now)
-        draft.tighten(min((slack_s[job] - self._item_s(job) for job in left), default=math.inf))
+        self._decodes(draft, texts, now, due_before=now + 2 * length_s)
+        with draft.keeping(self._next_chunk(texts, now)):
+            self._decodes(draft, texts, now)
+            left += self._tails(draft, others, now)
+        needed_s = min((slack_s[job] - self._item_s(job) for job in left), default=math.inf)
+        draft.tighten(needed_s / margin)
         self._chunks(draft, texts)
         self._new_prompts(draft, texts, now)
+        self._decodes(draft, texts, now)
         return draft if draft.tasks else None
 
     def _make_way(self, texts: Sequence[TextJob], now: float) -> None:
@@ -95,16 +113,18 @@ class IterationRule:
                 self._cache.evict(lower.pop())
                 full = False
 
-    def _starving(self, draft: Draft, texts: Sequence[TextJob], now: float) -> None:
+    def _starving(self, texts: Sequence[TextJob], now: float) -> TextJob | None:
+        """The one that has waited longest beyond what was promised, if that is too long."""
         patience_s = self._options.aging_s
         overdue_s = {job: now - max(job.next_due_at, job.last_run_at) for job in texts}
         worst = max(texts, key=lambda job: (overdue_s[job], -job.number), default=None)
-        if worst is None or overdue_s[worst] <= patience_s:
-            return
-        if worst.decoding:
-            self._decode(draft, worst, texts, now)
-        elif worst.blocks or self._cache.begin(worst, keep_spare=False):
-            self._chunk(draft, worst)
+        return worst if worst is not None and overdue_s[worst] > patience_s else None
+
+    def _save(self, draft: Draft, job: TextJob, texts: Sequence[TextJob], now: float) -> None:
+        if job.decoding:
+            self._decode(draft, job, texts, now)
+        elif job.blocks or self._cache.begin(job, keep_spare=False):
+            self._chunk(draft, job)
 
     def _tails(self, draft: Draft, tails: Iterable[TailJob], now: float) -> list[TailJob]:
         """Adds what fits; returns what did not."""
@@ -120,8 +140,15 @@ class IterationRule:
             left.append(job)
         return left
 
-    def _decodes(self, draft: Draft, texts: Sequence[TextJob], now: float) -> None:
-        decoding = [job for job in texts if job.decoding]
+    def _decodes(
+        self,
+        draft: Draft,
+        texts: Sequence[TextJob],
+        now: float,
+        *,
+        due_before: float = math.inf,
+    ) -> None:
+        decoding = [job for job in texts if job.decoding and job.next_due_at < due_before]
         for job in sorted(decoding, key=lambda job: (job.next_due_at, job.number)):
             if job not in draft.jobs and job.decoding:
                 self._decode(draft, job, texts, now)
@@ -137,6 +164,21 @@ class IterationRule:
             if victim is job:
                 return
         self._add(draft, job, _decode_step(job))
+
+    def _next_chunk(self, texts: Sequence[TextJob], now: float) -> Work:
+        """The least that the prompt which is next will take; nothing if there is none that can
+        go on."""
+        begun = [job for job in texts if job.blocks and not job.decoding]
+        job = min(begun, key=_by_number, default=None)
+        if job is None:
+            if sum(1 for job in texts if job.blocks) >= self._resources.max_batch:
+                return Work()
+            job = next(self._in_order([job for job in texts if not job.blocks], now), None)
+            if job is None or self._cache.blocks_for(len(job.tokens)) > self._cache.pool.free:
+                return Work()
+        start = job.computed
+        tokens = min(self._options.smallest_chunk, job.remaining)
+        return chunk_work(start, tokens, last=tokens == job.remaining)
 
     def _chunks(self, draft: Draft, texts: Iterable[TextJob]) -> None:
         begun = [job for job in texts if job.blocks and not job.decoding]
@@ -174,6 +216,9 @@ class IterationRule:
             for line in levels[level].values():
                 line.sort(key=_by_deadline)
             yield from self._resources.shares.turns(levels[level])
+
+    def _budget_s(self, slack_s: float) -> float:
+        return time_budget_s(slack_s, self._options, margin=self._resources.margin)
 
     def _item_s(self, job: TailJob) -> float:
         return self._resources.item_s(job.segment)

@@ -26,9 +26,14 @@ class Resources:
         """Seconds."""
         return self.costs.estimate(work)
 
+    @property
+    def margin(self) -> float:
+        """How many times its estimate an iteration takes at most, as a rule."""
+        return self.costs.margin
+
     def item_s(self, segment: Segment) -> float:
         """Of one item by itself."""
-        return self.costs.item_s(segment)
+        return self.costs.segment_s(segment, 1)
 
     def chain_s(self, chain: Iterable[Segment]) -> float:
         """Of one item along all those segments, each an iteration of its own."""
@@ -39,7 +44,7 @@ class Resources:
         others will join it."""
         size = batch or self.max_batch
         return sum(
-            -(-count // size) * self.estimate(Work(items={segment: size}))
+            -(-count // size) * self.costs.segment_s(segment, size)
             for segment, count in items.items()
         )
 
@@ -48,11 +53,16 @@ class Resources:
         than half its deadline; at least 1. Batches that had to be small to be in time would serve
         far fewer."""
         size = self.max_batch
-        while size > 1 and self.items_s(Counter(chain), batch=size) > deadline_s / 2:
+        while size > 1 and self._batch_s(chain, size) > deadline_s / 2:
             size //= 2
         return size
 
     def longest_wait_s(self, chain: Sequence[Segment], deadline_s: float) -> float:
-        """How long an iteration may still take when such a tail comes, and it is accepted."""
-        batch = self.batch(chain, deadline_s)
-        return deadline_s * self.options.headroom - self.items_s(Counter(chain), batch=batch)
+        """How long an iteration may still take when such a tail comes: then its batch must fit, and
+        as it is planned, the tail must be accepted."""
+        batch_s = self._batch_s(chain, self.batch(chain, deadline_s))
+        planned_s = deadline_s * self.options.headroom - batch_s
+        return min(deadline_s - batch_s, planned_s * self.margin)
+
+    def _batch_s(self, chain: Sequence[Segment], size: int) -> float:
+        return sum(self.costs.segment_s(segment, size) for segment in chain)

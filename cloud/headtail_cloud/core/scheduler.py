@@ -24,7 +24,6 @@ from headtail_cloud.core.actions import (
     Timeline,
 )
 from headtail_cloud.core.admission import Admission, Forecast, Refused
-from headtail_cloud.core.budget import Protection
 from headtail_cloud.core.cost_model import CostModel
 from headtail_cloud.core.engine import Capacity
 from headtail_cloud.core.events import (
@@ -45,6 +44,7 @@ from headtail_cloud.core.iteration import IterationRule
 from headtail_cloud.core.job import Job, TailJob, TextJob
 from headtail_cloud.core.kv_cache import KvCache
 from headtail_cloud.core.options import SchedulerOptions
+from headtail_cloud.core.protection import Protection
 from headtail_cloud.core.request import Request, TailRequest
 from headtail_cloud.core.resources import Resources
 from headtail_cloud.core.running import RunningStep
@@ -79,7 +79,6 @@ class Scheduler:
             block_tokens=capacity.block_tokens,
             spare=self._options.spare_blocks,
         )
-        self._protection = Protection(self._options)
         self._resources = Resources(
             max_batch=capacity.max_batch,
             cache=self.cache,
@@ -87,7 +86,8 @@ class Scheduler:
             costs=costs,
             options=self._options,
         )
-        self._admission = Admission(self._resources)
+        self._protection = Protection(self._resources)
+        self._admission = Admission(self._resources, self._protection)
         self._rule = IterationRule(self._resources)
 
     def __repr__(self) -> str:
@@ -204,8 +204,7 @@ class Scheduler:
         self._jobs[request.id] = self._job(request, verdict.variant, now)
         self._resources.shares.enter(request.tenant)
         if isinstance(request, TailRequest):
-            slack_s = self._resources.longest_wait_s(request.chain, request.deadline_s)
-            self._protection.saw(request.chain, slack_s, now)
+            self._protection.saw(request.chain, request.deadline_s, now)
         return Accept(
             request_id=request.id, variant=verdict.variant, predicted_s=verdict.predicted_s
         )
@@ -271,7 +270,8 @@ class Scheduler:
         self, step_id: int, results: Sequence[TaskResult], took_s: float, now: float
     ) -> Iterator[Action]:
         running = self._stopped(step_id)
-        self._costs.observe(work_of(running.step.tasks), took_s)
+        self._costs.observe(work := work_of(running.step.tasks), took_s)
+        self._protection.ran(work, now)
         by_id = {result.request_id: result for result in results}
         for job, task in zip(running.jobs, running.step.tasks, strict=True):
             if job.cancelled:

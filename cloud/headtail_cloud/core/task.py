@@ -38,7 +38,7 @@ class PrefillChunk:
 
     @property
     def work(self) -> Work:
-        return chunk_work(self.start, len(self.tokens))
+        return chunk_work(self.start, len(self.tokens), last=self.last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,19 @@
-"""When a text's tokens would come, if it were taken."""
+"""When a text's tokens would come, if it were taken.
 
+While tails are expected no iteration is longer than they can wait, and each spends what the weights
+of a language model cost on itself. Of the rest, decodes take what keeps their promise and tails
+what they took lately; what is left goes to prompts:
+
+    first token = running iteration + one iteration's own cost
+                + prompts before it and its own / (rest - decodes / time between tokens - tails)
+"""
+
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headtail_cloud.core.job import Job, TextJob
+from headtail_cloud.core.protection import Pressure
 from headtail_cloud.core.request import TextRequest
 from headtail_cloud.core.resources import Resources
 from headtail_cloud.core.tail_forecast import items_of, tails_of
@@ -32,26 +42,45 @@ class TextForecast:
 def alone(request: TextRequest, resources: Resources) -> TextForecast:
     """On an idle engine."""
     return TextForecast(
-        first_s=_own_prefill_s(request, resources),
-        token_s=_token_s(request, (), resources),
+        first_s=resources.estimate(_own_prefill(request, resources)),
+        token_s=resources.estimate(_round(request, (), resources.max_batch)),
         tbt_s=request.tbt_s,
     )
 
 
 def among(
-    request: TextRequest, jobs: Iterable[Job], *, step_left_s: float, resources: Resources
+    request: TextRequest,
+    jobs: Iterable[Job],
+    *,
+    step_left_s: float,
+    pressure: Pressure,
+    resources: Resources,
 ) -> TextForecast:
-    """With all that is here: prefills get the share of the engine that decodes leave."""
+    """With all that is here."""
     jobs = list(jobs)
     texts = texts_of(jobs)
-    token_s = _token_s(request, texts, resources)
     tbt_s = min([request.tbt_s, *(job.request.tbt_s for job in texts)])
-    left = 1 - token_s / tbt_s
-    work_s = prefills_s(texts, resources) + resources.items_s(items_of(tails_of(jobs)))
+    run_s = resources.costs.text_run_s
+    length_s = min(pressure.longest_s, resources.options.longest_step_s)
+    room_s = (min(length_s, tbt_s) if texts else length_s) - run_s
+
+    decodes = _round(request, texts, resources.max_batch)
+    decodes_s = max(0.0, resources.estimate(decodes) - run_s)
+    iterations = _iterations(decodes_s, decodes.decodes, room_s)
+    token_s = (decodes_s + iterations * run_s) / (1 - pressure.share)
+
+    prompts = [_own_prefill(request, resources), *_prefills(texts)]
+    prompts_s = sum(max(0.0, resources.estimate(work) - run_s) for work in prompts)
+    # The smallest chunk fits any iteration.
+    tokens = sum(work.prefill_tokens for work in prompts)
+    room_s = max(room_s, prompts_s * min(1.0, resources.options.smallest_chunk / tokens))
+    work_s = prompts_s + resources.items_s(items_of(tails_of(jobs)))
+    first_s = step_left_s + run_s
+    if work_s > 0:
+        left = room_s / (room_s + run_s) - decodes_s / tbt_s - pressure.share
+        first_s += work_s / left if left > 0 else math.inf
     if len(texts) >= resources.max_batch:
-        work_s += soonest_end_s(texts, token_s)
-    work_s += _own_prefill_s(request, resources)
-    first_s = step_left_s + work_s / left if left > 0 else float("inf")
+        first_s += soonest_end_s(texts, token_s)
     return TextForecast(first_s=first_s, token_s=token_s, tbt_s=tbt_s)
 
 
@@ -62,12 +91,7 @@ def texts_of(jobs: Iterable[Job]) -> list[TextJob]:
 
 def prefills_s(texts: Iterable[TextJob], resources: Resources) -> float:
     """What their prompts still need, after the running iteration."""
-    todo = (
-        chunk_work(job.computed + job.in_flight, job.remaining - job.in_flight)
-        for job in texts
-        if not job.decoding and job.remaining > job.in_flight
-    )
-    return sum(map(resources.estimate, todo))
+    return sum(map(resources.estimate, _prefills(texts)))
 
 
 def soonest_end_s(texts: Sequence[TextJob], token_s: float) -> float:
@@ -83,14 +107,28 @@ def longest_end_s(texts: Sequence[TextJob], resources: Resources) -> float:
     return longest * resources.estimate(decodes) if longest else 0.0
 
 
-def _own_prefill_s(request: TextRequest, resources: Resources) -> float:
+def _prefills(texts: Iterable[TextJob]) -> list[Work]:
+    return [
+        chunk_work(job.computed + job.in_flight, job.remaining - job.in_flight, last=True)
+        for job in texts
+        if not job.decoding and job.remaining > job.in_flight
+    ]
+
+
+def _own_prefill(request: TextRequest, resources: Resources) -> Work:
     hit = resources.cache.prefix_hit(request)
-    return resources.estimate(chunk_work(hit, len(request.prompt) - hit))
+    return chunk_work(hit, len(request.prompt) - hit, last=True)
 
 
-def _token_s(request: TextRequest, texts: Iterable[TextJob], resources: Resources) -> float:
+def _round(request: TextRequest, texts: Iterable[TextJob], at_once: int) -> Work:
     """One token of each, when all are decoding."""
-    others = sorted((len(job.tokens) for job in texts), reverse=True)
-    others = others[: resources.max_batch - 1]
+    others = sorted((len(job.tokens) for job in texts), reverse=True)[: at_once - 1]
     context = sum(others) + len(request.prompt)
-    return resources.estimate(Work(decodes=len(others) + 1, context_tokens=context))
+    return Work(decodes=len(others) + 1, context_tokens=context)
+
+
+def _iterations(decodes_s: float, decodes: int, room_s: float) -> int:
+    """How many it takes to decode that much, with that much room in each; at least one decode fits
+    in any."""
+    room_s = max(room_s, decodes_s / decodes)
+    return max(1, math.ceil(decodes_s / room_s)) if room_s > 0 else 1

@@ -26,15 +26,14 @@ class JointEngine:
         )
 
     def estimate(self, work: Work) -> float:
-        idle = Work()
         texts = Work(
             prefill_tokens=work.prefill_tokens,
+            first_tokens=work.first_tokens,
             decodes=work.decodes,
             context_tokens=work.context_tokens,
         )
         tails_s = self._tails.estimate(Work(items=work.items))
-        # Without a text to compute its iteration is not run.
-        return tails_s + self._texts.estimate(texts) - self._texts.estimate(idle)
+        return tails_s + (self._texts.estimate(texts) if texts.tokens else 0.0)
 
     def step(self, tasks: Sequence[Task]) -> list[TaskResult]:
         tails = [task for task in tasks if isinstance(task, TailItem)]

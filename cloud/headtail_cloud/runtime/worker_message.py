@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from headtail_cloud.core.engine import Capacity
+from headtail_cloud.core.prices import SegmentPrices, TextPrices, segment_prices, text_prices
 from headtail_cloud.core.request import Segment
 from headtail_cloud.core.task import (
     DecodeStep,
@@ -61,14 +62,6 @@ class Forked(_Message, frozen=True, kw_only=True):
     pid: int
 
 
-class SegmentPrice(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds, of a segment's batch and of each of its items."""
-
-    segment: Segment
-    run_s: float
-    item_s: float
-
-
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine says of itself: `Capacity`, and the parts of its linear `estimate`."""
 
@@ -76,10 +69,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
     block_tokens: int
     step_s: float
-    prefill_s: float
-    decode_s: float
-    context_s: float
-    segments: tuple[SegmentPrice, ...]
+    texts: TextPrices
+    segments: tuple[tuple[Segment, SegmentPrices], ...]
 
     @property
     def capacity(self) -> Capacity:
@@ -89,19 +80,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     def estimate(self, work: Work) -> float:
         """As the engine would: seconds."""
-        prices = {price.segment: price for price in self.segments}
-        tails_s = sum(
-            prices[segment].run_s + prices[segment].item_s * count
-            for segment, count in work.items.items()
-            if count and segment in prices
-        )
-        return (
-            self.step_s
-            + self.prefill_s * work.prefill_tokens
-            + self.decode_s * work.decodes
-            + self.context_s * work.context_tokens
-            + tails_s
-        )
+        tails_s = sum(prices.of(work.items.get(segment, 0)) for segment, prices in self.segments)
+        return self.step_s + self.texts.of(work) + tails_s
 
 
 class Ready(_Message, frozen=True, kw_only=True):
@@ -290,24 +270,16 @@ class MessageCodec:
 
 
 def profile_of(loaded: LoadedEngine) -> Profile:
-    """Its estimate is linear: differences give its parts."""
+    """What that engine says of itself."""
     engine = loaded.engine
-    capacity, step_s = engine.capacity(), engine.estimate(Work())
-    prices = []
-    for segment in loaded.segments:
-        one, two = (engine.estimate(Work(items={segment: n})) for n in (1, 2))
-        prices.append(
-            SegmentPrice(segment=segment, run_s=max(0.0, 2 * one - two - step_s), item_s=two - one)
-        )
+    capacity = engine.capacity()
     return Profile(
         max_batch=capacity.max_batch,
         blocks=capacity.blocks,
         block_tokens=capacity.block_tokens,
-        step_s=step_s,
-        prefill_s=engine.estimate(Work(prefill_tokens=1)) - step_s,
-        decode_s=engine.estimate(Work(decodes=1)) - step_s,
-        context_s=engine.estimate(Work(context_tokens=1)) - step_s,
-        segments=tuple(prices),
+        step_s=engine.estimate(Work()),
+        texts=text_prices(engine.estimate),
+        segments=tuple((one, segment_prices(engine.estimate, one)) for one in loaded.segments),
     )
 
 

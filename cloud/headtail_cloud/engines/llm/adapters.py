@@ -20,6 +20,7 @@ from headtail_fabric.errors import ConfigError
 
 _CONFIG: Final = "adapter_config.json"
 _WEIGHTS: Final = "adapter_model.safetensors"
+_KIND: Final = "LORA"
 _PREFIX: Final = "base_model.model.model.layers"
 _PARTS: Final = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -59,12 +60,26 @@ class Adapter:
 class _Config(msgspec.Struct, frozen=True, kw_only=True):
     r: Annotated[int, Meta(ge=1, le=1024)]
     lora_alpha: float
+    peft_type: str = _KIND
     use_rslora: bool = False
     use_dora: bool = False
+    rank_pattern: dict[str, int] = {}
+    alpha_pattern: dict[str, float] = {}
 
     @property
     def scale(self) -> float:
         return self.lora_alpha / (self.r**0.5 if self.use_rslora else self.r)
+
+    @property
+    def unknown(self) -> str:
+        """What it asks for that is not done here, or nothing."""
+        if self.peft_type != _KIND:
+            return f"{self.peft_type[:40]} is not {_KIND}"
+        if self.use_dora:
+            return "DoRA is not LoRA"
+        if self.rank_pattern or self.alpha_pattern:
+            return "its ranks or scales differ between projections"
+        return ""
 
 
 def load_adapter(name: str, folder: Path, shape: LlamaShape) -> Adapter:
@@ -74,16 +89,16 @@ def load_adapter(name: str, folder: Path, shape: LlamaShape) -> Adapter:
         tensors = load_file(folder / _WEIGHTS)
     except (OSError, SafetensorError, msgspec.MsgspecError) as error:
         raise BadAdapterError(f"{folder}: {error}") from None
-    if config.use_dora:
-        raise BadAdapterError(f"{folder}: DoRA is not LoRA")
+    if config.unknown:
+        raise BadAdapterError(f"{folder}: {config.unknown}")
     try:
         deltas = {
             (layer, part): delta
             for layer in range(shape.layers)
             for part in _PARTS
-            if (delta := _delta(tensors, layer, part, config.scale, shape)) is not None
+            if (delta := _delta(tensors, layer, part, config, shape)) is not None
         }
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError, ValueError) as error:
         raise BadAdapterError(f"{folder}: {error}") from None
     if 2 * sum(len(_present(tensors, *key)) for key in deltas) != len(tensors):
         raise BadAdapterError(f"{folder}: tensors that this network has no place for")
@@ -96,7 +111,7 @@ def _present(tensors: Mapping[str, torch.Tensor], layer: int, part: str) -> list
 
 
 def _delta(
-    tensors: Mapping[str, torch.Tensor], layer: int, part: str, scale: float, shape: LlamaShape
+    tensors: Mapping[str, torch.Tensor], layer: int, part: str, config: _Config, shape: LlamaShape
 ) -> Delta | None:
     """Of projections that lie in one matrix: their inputs' factors side by side, their outputs'
     each in its own columns."""
@@ -105,12 +120,14 @@ def _delta(
         return None
     widths = _widths(shape, part)
     downs = [tensors[f"{name}.lora_A.weight"].float() for name in present]
-    rank = sum(len(down) for down in downs)
+    if any(len(down) != config.r for down in downs):
+        raise ValueError(f"{part} of layer {layer} is not of rank {config.r}")
+    rank = config.r * len(downs)
     up = torch.zeros(rank, sum(widths.values()))
     row = 0
     for name, down in zip(present, downs, strict=True):
         source = name.removeprefix(f"{_PREFIX}.{layer}.")
-        factor = tensors[f"{name}.lora_B.weight"].float() * scale
+        factor = tensors[f"{name}.lora_B.weight"].float() * config.scale
         if source in ("self_attn.q_proj", "self_attn.k_proj"):
             factor = neighbouring(factor, shape.head_width)
         column = sum(list(widths.values())[: list(widths).index(source)])
@@ -118,7 +135,7 @@ def _delta(
         row += len(down)
     down = torch.cat(downs).T.contiguous()
     if down.shape[0] != shape.tensors()[f"layers.{layer}.{part}"][0]:
-        raise BadAdapterError(f"{part} of layer {layer} has another width")
+        raise ValueError(f"{part} of layer {layer} has another width")
     return Delta(down=down, up=up)
 
 

@@ -15,6 +15,7 @@ import torch
 
 from headtail_cloud.core.engine import Capacity, StateError, StateRef
 from headtail_cloud.core.exit_policy import Evidence
+from headtail_cloud.core.prices import TextPrices
 from headtail_cloud.core.task import (
     DecodeStep,
     Fault,
@@ -51,14 +52,6 @@ class LlmOptions:
     block_tokens: int = 16
     blocks: int = 1024
     packed: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prices:
-    step_s: float
-    prefill_s: float
-    decode_s: float
-    context_s: float
 
 
 class LlmEngine:
@@ -108,13 +101,7 @@ class LlmEngine:
         )
 
     def estimate(self, work: Work) -> float:
-        prices = self._prices
-        return (
-            prices.step_s
-            + prices.prefill_s * work.prefill_tokens
-            + prices.decode_s * work.decodes
-            + prices.context_s * work.context_tokens
-        )
+        return self._prices.of(work)
 
     def step(self, tasks: Sequence[Task]) -> list[TaskResult]:
         pieces: list[Piece] = []
@@ -198,7 +185,7 @@ class LlmEngine:
             evidence=Evidence(token=chosen.token),
         )
 
-    def _measured(self, timer: Callable[[], float]) -> _Prices:
+    def _measured(self, timer: Callable[[], float]) -> TextPrices:
         """What an iteration costs, from a few of them on blocks that nobody holds yet."""
         model = next(iter(self._models))
         per_block = self._options.block_tokens
@@ -217,17 +204,21 @@ class LlmEngine:
             tokens=(0,) * chunk,
             start=0,
             blocks=tuple(range(-(-chunk // per_block))),
-            last=False,
+            last=True,
         )
         one_s = self._timed(decodes(1), timer)
+        two_s = self._timed(decodes(min(2, most)), timer)
         many_s = self._timed(decodes(most), timer)
         prefill_s = self._timed([prefill], timer)
-        decode_s = max(0.0, many_s - one_s) / max(1, most - 1)
-        step_s = max(one_s - decode_s, 1e-6)
-        return _Prices(
-            step_s=step_s,
+        decode_s = max(0.0, many_s - two_s) / max(1, most - 2)
+        several_s = max(0.0, two_s - one_s - decode_s)
+        run_s = max(one_s - decode_s, 1e-6)
+        return TextPrices(
+            run_s=run_s,
+            several_s=several_s,
+            first_s=decode_s,
             decode_s=decode_s,
-            prefill_s=max(0.0, prefill_s - step_s) / chunk,
+            prefill_s=max(0.0, prefill_s - run_s - several_s - decode_s) / chunk,
             context_s=self._shape.kv_bytes() / _READ_BYTES_S,
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headtail_cloud.engines.llm import model_store
-from headtail_cloud.engines.llm.adapters import load_adapter
+from headtail_cloud.engines.llm.adapters import Adapter, load_adapter
 from headtail_cloud.engines.llm.checkpoint import Checkpoint
 from headtail_cloud.engines.llm.engine import LlmEngine, options_for
 from headtail_cloud.engines.llm.served_text import ServedText
@@ -14,8 +14,11 @@ from headtail_cloud.runtime.engine_spec import LoadedEngine
 def describe_llm(
     model: str, *, adapters: Mapping[str, Path] | None = None, cache_dir: Path | None = None
 ) -> ServedText:
-    """A model that runs elsewhere. Raises what `model_store.checkpoint` does."""
-    return _served(model_store.checkpoint(model, cache_dir=cache_dir), adapters or {})
+    """A model that runs elsewhere. Its adapters are read, so that a bad one is known before
+    anything is started. Raises BadAdapterError and what `model_store.checkpoint` does."""
+    checkpoint = model_store.checkpoint(model, cache_dir=cache_dir)
+    _loaded(adapters or {}, checkpoint)
+    return _served(checkpoint, adapters or {})
 
 
 def load_llm(
@@ -33,10 +36,7 @@ def load_llm(
     engine = LlmEngine(
         checkpoint,
         options=options_for(checkpoint, kv_mb=kv_mb, max_batch=max_batch, packed=packed),
-        adapters=[
-            load_adapter(name, folder, checkpoint.shape)
-            for name, folder in (adapters or {}).items()
-        ],
+        adapters=_loaded(adapters or {}, checkpoint),
     )
     return engine, _served(checkpoint, adapters or {})
 
@@ -61,6 +61,10 @@ def llm_engine(
         packed=packed,
     )
     return LoadedEngine(engine=engine)
+
+
+def _loaded(adapters: Mapping[str, Path], checkpoint: Checkpoint) -> list[Adapter]:
+    return [load_adapter(name, folder, checkpoint.shape) for name, folder in adapters.items()]
 
 
 def _served(checkpoint: Checkpoint, adapters: Mapping[str, Path]) -> ServedText:

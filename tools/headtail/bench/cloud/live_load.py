@@ -6,8 +6,10 @@ processor time that they and the scheduler take, so that others on the machine d
 
 Tails are due in 50 ms, and an iteration can't be interrupted, so the language model is cut to as
 many of its first layers as let a token fit well inside that (`--live-layers`): its words are
-nonsense, its work is not. Texts come at a share of what this machine can do, found out before.
-"Two halves" are two engines, each at half the speed.
+nonsense, its work is not. "Two halves" are two engines, each at half the speed.
+
+Texts come at the lowest rate found at which two halves keep less than a fifth of them; it is told
+as a share of what one engine could serve, at best, whose iterations are as long as tails can wait.
 """
 
 import argparse
@@ -24,13 +26,25 @@ import numpy as np
 from msgspec import structs
 from rich.progress import Progress
 
-from headtail.bench.cloud.jumping_clock import served
-from headtail.bench.cloud.mix import COLUMNS, HALVES, Arrivals, Mix, Share, halves, rules, tell
-from headtail.bench.cloud.texts import Sequences, prompt
+from headtail.bench.cloud.jumping_clock import end_of, served
+from headtail.bench.cloud.mix import (
+    COLUMNS,
+    HALVES,
+    TIME,
+    Arrivals,
+    End,
+    Mix,
+    Share,
+    by_tokens,
+    halves,
+    rules,
+    tell,
+)
 from headtail.bench.report import Report
-from headtail_cloud.core.actions import Finish
+from headtail_cloud.core.cost_model import CostModel
 from headtail_cloud.core.engine import Capacity, Engine, StateRef
 from headtail_cloud.core.options import SchedulerOptions
+from headtail_cloud.core.prices import TextPrices, text_prices
 from headtail_cloud.core.request import Request
 from headtail_cloud.core.task import Task, TaskResult
 from headtail_cloud.core.work import Work
@@ -51,9 +65,10 @@ _LONGEST: Final = 128
 _TTFT_S: Final = 1.0
 _TBT_S: Final = 0.1
 _TAIL_S: Final = 0.05
-_BESIDE: Final = 4
-"""Texts that decode at a time, as the load is found."""
-_TURNS: Final = 9
+_TURNS: Final = 3
+_PROBES: Final = 5
+_FEW: Final = 0.2
+"""Texts in time, of two halves that are overloaded."""
 _GRACE_S: Final = 20.0
 
 _Part = tuple[Engine, Arrivals]
@@ -67,10 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--live-layers", type=int, default=6, help="of the language model (default 6)"
     )
     parser.add_argument(
-        "--live-share",
+        "--live-texts",
         type=float,
-        default=0.6,
-        help="of the engine's time that texts ask for (default 0.6)",
+        help="a second (default: where two halves keep less than a fifth of them)",
     )
     parser.add_argument("--live-tails", type=float, default=100.0, help="a second (default 100)")
     parser.add_argument("--live-seconds", type=float, default=15.0, help="of a run (default 15)")
@@ -96,10 +110,12 @@ class _Engines:
 
 
 class _Halved:
-    """An engine at half its speed, by resting as long as it has computed."""
+    """An engine at half its speed: in real time it rests as long as it has computed; by the clock
+    of processor time what it takes counts double."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, rests: bool) -> None:
         self._engine = engine
+        self._rests = rests
 
     def capacity(self) -> Capacity:
         return self._engine.capacity()
@@ -110,7 +126,8 @@ class _Halved:
     def step(self, tasks: Sequence[Task]) -> list[TaskResult]:
         started = time.perf_counter()
         results = self._engine.step(tasks)
-        time.sleep(time.perf_counter() - started)
+        if self._rests:
+            time.sleep(time.perf_counter() - started)
         return results
 
     def export(self, state: StateRef) -> bytes:
@@ -124,24 +141,34 @@ def measure(report: Report, options: argparse.Namespace) -> None:
     (tail,) = load_tails([options.live_tail])
     checkpoint = _first_layers(model_store.checkpoint(options.model), options.live_layers)
     engines = _Engines(checkpoint=checkpoint, tail=tail)
-    costs = _costs(engines.texts(), checkpoint.name)
-    mix = _mix(options, tail, costs, checkpoint.name)
-    known = rules(max(16, round(_TBT_S / costs.prefill_s)))
-    shares: dict[str, list[Share]] = {name: [] for name in (*known, HALVES)}
-    clock = "real" if options.live_real_time else "processor"
-    run = _in_real_time if options.live_real_time else _in_processor_time
+    prices = _prices(engines)
+    most_s = _most_texts_s(options.live_tails, tail, prices)
+    mix = _mix(options.live_tails, tail, checkpoint.name)
+    rig = _Rig(engines=engines, prices=prices, real_time=options.live_real_time)
+    shares: dict[str, list[Share]]
     with Progress(transient=True) as progress:
+        texts_s = options.live_texts
+        if texts_s is None:
+            task = progress.add_task("load", total=_PROBES)
+            step = partial(progress.advance, task)
+            texts_s = _overload_s(rig, mix, most_s, options.live_seconds, step)
+        mix = replace(mix, texts_s=texts_s)
+        known = rules(prices.of, _TBT_S)
+        shares = {name: [] for name in (*known, HALVES)}
+        loads: list[float] = []
         task = progress.add_task("mixed load", total=options.live_seeds * len(shares))
         for seed in range(options.live_seeds):
             arrivals = mix.arrivals(options.live_seconds, seed)
             for name, rule in known.items():
-                joint = JointEngine(engines.tails(), engines.texts())
-                shares[name].append(run([(joint, arrivals)], rule))
+                share, prices_then = rig.joint(arrivals, rule)
+                shares[name].append(share)
+                if name == TIME:
+                    most_then_s = _most_texts_s(options.live_tails, tail, prices_then)
+                    loads.append(mix.texts_s / most_then_s)
                 progress.advance(task)
-            halved = [_Halved(engines.tails()), _Halved(engines.texts())]
-            parts = list(zip(halved, halves(arrivals), strict=True))
-            shares[HALVES].append(run(parts, known["token budget"]))
+            shares[HALVES].append(rig.halves(arrivals))
             progress.advance(task)
+    clock = "real" if options.live_real_time else "processor"
     promises = f"first token {_TTFT_S:g} s, {1000 * _TBT_S:g} ms between"
     report.table(
         f"live, {clock} time, {options.live_seeds} runs of {options.live_seconds:g} s, {mix} texts "
@@ -150,56 +177,97 @@ def measure(report: Report, options: argparse.Namespace) -> None:
         tell(report, shares, suffix=""),
     )
     report.figure("live_texts_s", mix.texts_s)
-    report.figure("live_prefill_ms", 1000 * costs.prefill_s)
-    report.figure("live_decode_ms", 1000 * costs.decode_s)
+    report.figure("live_load", median(loads))
+    report.figure("live_load_most", max(loads))
+    report.figure("live_run_ms", 1000 * (prices.run_s + prices.several_s))
+    report.figure("live_prefill_ms", 1000 * prices.prefill_s)
+    report.figure("live_decode_ms", 1000 * prices.decode_s)
     report.note(
         f"{options.model}, the first {options.live_layers} of its layers, and {options.live_tail}; "
-        f"prompts and answers of {_PROMPT_MEDIAN:g} and {_ANSWER_MEDIAN:g} tokens (medians)"
+        f"prompts and answers of {_PROMPT_MEDIAN:g} and {_ANSWER_MEDIAN:g} tokens (medians); "
+        f"at best one engine could serve {most_s:.3g} texts a second beside those tails, as was "
+        f"measured before; of what it could as the runs of the time budget ended, this load was "
+        f"{', '.join(f'{load:.2f}' for load in loads)}"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rig:
+    """Runs a mix under a rule."""
+
+    engines: _Engines
+    prices: TextPrices
+    real_time: bool
+
+    def joint(self, arrivals: Arrivals, rule: SchedulerOptions) -> tuple[Share, TextPrices]:
+        """On one engine for both; and what it was found to cost at the end, by the clock of
+        processor time."""
+        engine = JointEngine(self.engines.tails(), self.engines.texts())
+        if self.real_time:
+            return _in_real_time([(engine, arrivals)], rule), self.prices
+        costs = CostModel(engine.estimate)
+        return Share.of(_in_processor_time(engine, arrivals, rule, costs)), text_prices(
+            costs.estimate
+        )
+
+    def halves(self, arrivals: Arrivals) -> Share:
+        """On two of half the speed."""
+        both: tuple[Engine, Engine] = (self.engines.tails(), self.engines.texts())
+        halved = [_Halved(engine, rests=self.real_time) for engine in both]
+        parts = list(zip(halved, halves(arrivals), strict=True))
+        rule = by_tokens(lambda work: 2 * self.prices.of(work), _TBT_S)
+        if self.real_time:
+            return _in_real_time(parts, rule)
+        ended: dict[str, End] = {}
+        for engine, arrived in parts:
+            ended |= _in_processor_time(engine, arrived, rule, CostModel(engine.estimate))
+        return Share.of(ended)
+
+
+def _overload_s(
+    rig: _Rig, mix: Mix, most_s: float, seconds: float, probed: Callable[[], None]
+) -> float:
+    """The lowest rate found at which two halves keep few texts, by bisection."""
+    low_s, high_s = 0.0, 2 * most_s
+    for seed in range(_PROBES):
+        middle_s = (low_s + high_s) / 2
+        probe = replace(mix, texts_s=middle_s)
+        few = rig.halves(probe.arrivals(seconds, 1000 + seed)).texts.in_time < _FEW
+        low_s, high_s = (low_s, middle_s) if few else (middle_s, high_s)
+        probed()
+    return high_s
 
 
 def _first_layers(checkpoint: Checkpoint, layers: int) -> Checkpoint:
     return replace(checkpoint, shape=structs.replace(checkpoint.shape, layers=layers))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Costs:
-    """Seconds: of a prompt's token in a chunk, of a text's token among others', of one alone."""
-
-    prefill_s: float
-    beside_s: float
-    decode_s: float
-
-
-def _costs(engine: LlmEngine, model: str) -> _Costs:
-    texts = Sequences(engine, [model] * _BESIDE, _LONGEST)
-    size = round(_PROMPT_MEDIAN)
-    for at in range(_BESIDE):
-        texts.step([texts.chunk(at, prompt(at, size))])
-
-    def took_s(make: Callable[[], list[Task]]) -> float:
-        times: list[float] = []
-        for _ in range(_TURNS):
-            texts.rewind(size)
-            tasks = make()
-            started = time.thread_time()
-            texts.step(tasks)
-            times.append(time.thread_time() - started)
-        return median(times)
-
-    return _Costs(
-        prefill_s=took_s(lambda: [texts.chunk(0, prompt(0, size))]) / size,
-        beside_s=took_s(lambda: [texts.decode(at) for at in range(_BESIDE)]) / _BESIDE,
-        decode_s=took_s(lambda: [texts.decode(0)]),
+def _prices(engines: _Engines) -> TextPrices:
+    """What an engine finds out about itself, the middle of a few."""
+    turns = [text_prices(engines.texts().estimate) for _ in range(_TURNS)]
+    return TextPrices(
+        **{
+            name: median(getattr(prices, name) for prices in turns)
+            for name in TextPrices.__struct_fields__
+        }
     )
 
 
-def _mix(options: argparse.Namespace, tail: ServedTail, costs: _Costs, model: str) -> Mix:
-    text_s = _LENGTHENED * (_PROMPT_MEDIAN * costs.prefill_s + _ANSWER_MEDIAN * costs.beside_s)
+def _most_texts_s(tails_s: float, tail: ServedTail, prices: TextPrices) -> float:
+    """Texts a second that fill an engine whose iterations are all as long as a tail can wait."""
+    run_s = prices.run_s + prices.several_s
+    share = max(0.0, 1 - run_s / _TAIL_S - tails_s * (tail.run_s + tail.item_s))
+    text_s = prices.first_s + _LENGTHENED * (
+        _PROMPT_MEDIAN * prices.prefill_s + _ANSWER_MEDIAN * prices.decode_s
+    )
+    return share / text_s
+
+
+def _mix(tails_s: float, tail: ServedTail, model: str) -> Mix:
     tensor = np.random.default_rng(0).random((1, *tail.input.shape), dtype=np.float32)
     return Mix(
-        texts_s=options.live_share / text_s,
-        tails_s=options.live_tails,
+        texts_s=0.0,
+        tails_s=tails_s,
         model=model,
         segment=tail.segment,
         prompt_median=_PROMPT_MEDIAN,
@@ -212,11 +280,11 @@ def _mix(options: argparse.Namespace, tail: ServedTail, costs: _Costs, model: st
     )
 
 
-def _in_processor_time(parts: Sequence[_Part], rule: SchedulerOptions) -> Share:
-    ended: dict[str, bool] = {}
-    for engine, arrivals in parts:
-        ended |= served(arrivals, rule, engine, partial(_timed, engine), spent_s=time.thread_time)
-    return Share.of(ended)
+def _in_processor_time(
+    engine: Engine, arrivals: Arrivals, rule: SchedulerOptions, costs: CostModel
+) -> dict[str, End]:
+    step = partial(_timed, engine)
+    return served(arrivals, rule, engine, step, costs=costs, spent_s=time.thread_time)
 
 
 def _timed(engine: Engine, tasks: Sequence[Task]) -> tuple[Sequence[TaskResult], float]:
@@ -229,7 +297,7 @@ def _timed(engine: Engine, tasks: Sequence[Task]) -> tuple[Sequence[TaskResult],
 def _in_real_time(parts: Sequence[_Part], rule: SchedulerOptions) -> Share:
     """All parts at the same time."""
 
-    async def whole() -> dict[str, bool]:
+    async def whole() -> dict[str, End]:
         async with AsyncExitStack() as stack:
             work = []
             for engine, arrivals in parts:
@@ -242,8 +310,7 @@ def _in_real_time(parts: Sequence[_Part], rule: SchedulerOptions) -> Share:
     return Share.of(asyncio.run(whole()))
 
 
-async def _asked(runtime: InProcessRuntime, request: Request, at: float) -> tuple[str, bool]:
-    """Whether it was in time."""
+async def _asked(runtime: InProcessRuntime, request: Request, at: float) -> tuple[str, End]:
+    """What became of it."""
     await asyncio.sleep(at - asyncio.get_running_loop().time())
-    end = await runtime.submit(request).end()
-    return request.id, isinstance(end, Finish) and end.on_time
+    return request.id, end_of(await runtime.submit(request).end())

@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from headtail.bench.cloud.jumping_clock import served
-from headtail.bench.cloud.mix import COLUMNS, HALVES, Arrivals, Mix, Share, halves, rules, tell
+from headtail.bench.cloud.mix import (
+    COLUMNS,
+    HALVES,
+    Arrivals,
+    End,
+    Mix,
+    Share,
+    by_tokens,
+    halves,
+    rules,
+    tell,
+)
 from headtail.bench.report import Report
 from headtail_cloud.core.engine import Capacity
 from headtail_cloud.core.options import SchedulerOptions
@@ -31,7 +42,7 @@ _HALF: Final = Prices(
 )
 """Of an engine of half the speed."""
 _CAPACITY: Final = Capacity(max_batch=64, blocks=8192, block_tokens=16)
-_TOKEN_BUDGET: Final = 512
+_TBT_S: Final = 0.1
 _LOADS: Final = (("_light", 1.0, 100.0), ("", 2.0, 200.0))
 """A suffix of figures, texts and tails a second."""
 
@@ -45,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(report: Report, options: argparse.Namespace) -> None:
     rows: list[list[str | float]] = []
-    known = rules(_TOKEN_BUDGET)
+    known = rules(_PRICES.of, _TBT_S)
+    half = by_tokens(_HALF.of, _TBT_S)
     for suffix, texts_s, tails_s in _LOADS:
         mix = Mix(
             texts_s=texts_s,
@@ -56,7 +68,7 @@ def measure(report: Report, options: argparse.Namespace) -> None:
             answer_median=130.0,
             longest=4000,
             ttft_s=2.0,
-            tbt_s=0.1,
+            tbt_s=_TBT_S,
             tail_s=0.05,
         )
         shares: dict[str, list[Share]] = {name: [] for name in (*known, HALVES)}
@@ -64,7 +76,7 @@ def measure(report: Report, options: argparse.Namespace) -> None:
             arrivals = mix.arrivals(options.seconds, seed)
             for name, rule in known.items():
                 shares[name].append(Share.of(_run(arrivals, rule, _PRICES)))
-            parts = [_run(part, known["token budget"], _HALF) for part in halves(arrivals)]
+            parts = [_run(part, half, _HALF) for part in halves(arrivals)]
             shares[HALVES].append(Share.of({**parts[0], **parts[1]}))
         told = tell(report, shares, suffix=f"_modelled{suffix}")
         rows += [[str(mix), *row] for row in told]
@@ -76,7 +88,7 @@ def measure(report: Report, options: argparse.Namespace) -> None:
     )
 
 
-def _run(arrivals: Arrivals, rule: SchedulerOptions, prices: Prices) -> dict[str, bool]:
+def _run(arrivals: Arrivals, rule: SchedulerOptions, prices: Prices) -> dict[str, End]:
     engine = ModelledEngine(limits=_CAPACITY, prices=prices)
 
     def step(tasks: Sequence[Task]) -> tuple[Sequence[TaskResult], float]:

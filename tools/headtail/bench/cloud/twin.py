@@ -12,6 +12,7 @@ from headtail_cloud.engines.llm.checkpoint import Checkpoint
 def in_transformers(checkpoint: Checkpoint) -> Any:
     """In float32. A rotary pair is half a head apart there."""
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     shape, weights = checkpoint.shape, checkpoint.weights
     config = LlamaConfig(
         vocab_size=shape.vocabulary,
