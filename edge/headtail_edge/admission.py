@@ -82,9 +82,9 @@ class Admission:
             return Refusal(reason=Reason.FULL, retry_after_s=_soon(served_in_s))
         if not self._costs.measured:
             return None
-        own_s = 0.0
-        if self._costs.age_s(job.key, now) <= _TRUSTED_FOR_S:
-            own_s = self._takes_s(job.key, job.codec, self._batcher.batch_with(job), job.gmacs)
+        batch = self._batcher.batch_with(job)
+        age_s = max(self._costs.age_s(key, now) for key in batch.costs)
+        own_s = batch.seconds if age_s <= _TRUSTED_FOR_S else 0.0
         left_s = (job.deadline_at - now) / _MARGIN
         answered_in_s = turn_in_s(free_in_s, self._batcher.work_s()) + own_s
         if answered_in_s < left_s:  # whatever comes before it

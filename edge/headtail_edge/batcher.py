@@ -8,6 +8,9 @@ Jobs wait in one line a key (a bundle and a cut: what one run of a stage can tak
                 at equal deadlines, in order of arrival
     which line  the one whose first job comes first in that same order, so no line starves
     how many    up to `max_batch`; when several workers are idle the line is shared among them
+    with whom   when one worker is idle, with the last, incomplete batches of other lines whose
+                tails meet this one's (`mixing`), where that pays and makes nobody late who comes
+                before them
     when        at once (greedy), or with `max_wait_s` when the batch is full or its oldest job
                 has waited that long, but never so long that its first deadline is missed
 
@@ -15,21 +18,36 @@ Every accepted job leaves exactly once: batched, expired, cancelled or dropped.
 """
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
 from headtail_edge.costs import Costs
+from headtail_edge.mixing import RESERVE, Group, Mix, MixedCuts, Mixer
 from headtail_edge.shares import Shares
 from headtail_edge.waiting import JobT, Line, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch(Generic[JobT]):
-    """Jobs of one key to compute together, in the order they were chosen; never empty."""
+    """Jobs to compute together, in the order they were chosen; never empty.
+
+    `key` is where the rest is computed for all of them: with jobs of one key, that key.
+    `expected_s` is what it should take, decoding included.
+    """
 
     key: Hashable
     jobs: tuple[JobT, ...]
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The batch that a job would be in: the keys of what would be run, and how long all of it
+    would take."""
+
+    costs: tuple[Hashable, ...]
+    seconds: float
 
 
 class Batcher(Generic[JobT]):
@@ -47,6 +65,7 @@ class Batcher(Generic[JobT]):
         max_wait_s: float = 0.0,
         patience_s: float = 2.0,
         slack_s: float = 0.1,
+        mixed_cuts: MixedCuts = "auto",
     ) -> None:
         if min(max_batch, queue_limit) < 1 or max_wait_s < 0:
             raise ValueError("a batcher needs room for one job")
@@ -56,6 +75,7 @@ class Batcher(Generic[JobT]):
         self._max_wait_s = max_wait_s
         self._patience_s = patience_s
         self._shares = Shares(slack_s=slack_s)
+        self._mixer = Mixer(costs=costs, max_batch=max_batch, mixed_cuts=mixed_cuts)
         self._lines: dict[Hashable, Line[JobT]] = {}
         self._places: dict[tuple[bytes, int], tuple[JobT, Place]] = {}
         """By session and id."""
@@ -87,7 +107,7 @@ class Batcher(Generic[JobT]):
         self._places[who] = (job, place)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = Line(job.gmacs)
+            line = self._lines[key] = Line(job.gmacs, job.hops)
         line.insert(place, job)
         of_flow = self._by_flow.get(flow, 0)
         if not of_flow:
@@ -107,27 +127,18 @@ class Batcher(Generic[JobT]):
         if len(ready) > 1:
             key = min(ready, key=lambda one: self._lines[one].first(ahead))
         line = self._lines[key]
-        room = min(-(-len(line) // idle_workers), self.max_batch)
-        each_s = self._costs.batch_s(key, room, gmacs=line.gmacs) / room
-        jobs: list[JobT] = []
-        job_s = {
-            codec: each_s + self._costs.decode_s(key, codec)
-            for codec, count in line.codecs.items()
-            if count
-        }
-        turns = line.turns(ahead)
-        while turns and len(jobs) < room:
-            _, place, flow = heapq.heappop(turns)
-            row = line.rows[flow]
-            if jobs and (row.jobs[0].alone or jobs[0].alone):
-                break
-            job = line.remove(place, flow)
-            jobs.append(job)
-            self._shares.charge(flow, job_s[job.codec])
-            if row.places:
-                heapq.heappush(turns, (self._shares.is_ahead(flow), row.places[0], flow))
-        self._forget(key, jobs)
-        return Batch(key=key, jobs=tuple(jobs))
+        lead = line.group(key, min(-(-len(line) // idle_workers), self.max_batch))
+        if idle_workers > 1 or line.alone:
+            mix = self._mixer.alone(lead)
+        else:
+            mix = self._mixer.mix(
+                lead,
+                self._incomplete(key, ahead),
+                suits=lambda mix: self._suits(mix, ahead, now),
+            )
+        expected_s = mix.seconds + sum(self._decoding_s(group) for group in mix.groups)
+        jobs = [job for group in mix.groups for job in self._take(group, mix.each_s[group.key])]
+        return Batch(key=mix.meeting, jobs=tuple(jobs), expected_s=expected_s)
 
     def next_timer(self) -> float | None:
         """When `expire` or `next_batch` may have something new to say though nothing happens."""
@@ -167,7 +178,8 @@ class Batcher(Generic[JobT]):
 
     def work_s(self) -> float:
         """How long one worker would need for all that waits."""
-        return sum(self._line_s(key, line) for key, line in self._lines.items())
+        saved_s = self._saved_s()
+        return sum(self._line_s(key, line, saved_s) for key, line in self._lines.items())
 
     def work_before_next_s(self) -> float:
         """How long one worker would need before the next job that comes, if it is like most of
@@ -176,7 +188,7 @@ class Batcher(Generic[JobT]):
             return 0.0
         key, line = max(self._lines.items(), key=lambda item: len(item[1]))
         joined = len(line) % self.max_batch
-        return self.work_s() - self._line_s(key, line) * joined / len(line)
+        return self.work_s() - self._line_s(key, line, self._saved_s()) * joined / len(line)
 
     def work_before_s(self, job: JobT) -> float:
         """How long one worker would need for what comes before a job that is not added yet.
@@ -186,13 +198,15 @@ class Batcher(Generic[JobT]):
         less than it is owed by then. Jobs that would be in the same batch don't count.
         """
         place = self._place(job)
+        together = {group.key for group in self._mix_with(job).groups}
+        saved_s = self._saved_s(without=together)
         before_s: dict[str, float] = {}
         all_s: dict[str, float] = {}
         for key, line in self._lines.items():
-            each_s = self._line_s(key, line) / len(line)
+            each_s = self._line_s(key, line, saved_s) / len(line)
             before = {flow: row.before(place) for flow, row in line.rows.items()}
             count = sum(before.values())
-            joined = count % self.max_batch if key == job.key else 0
+            joined = count % self.max_batch if key in together else 0
             for flow, row in line.rows.items():
                 waits = before[flow] * (1 - joined / count) if count else 0.0
                 before_s[flow] = before_s.get(flow, 0.0) + each_s * waits
@@ -205,19 +219,103 @@ class Batcher(Generic[JobT]):
             total_s += min(all_s[flow], max(least_s, min(seconds, most_s)))
         return total_s
 
-    def batch_with(self, job: JobT) -> int:
-        """How many jobs a batch with this one may have, if it comes to wait."""
-        line = self._lines.get(job.key)
-        return min(self.max_batch, 1 + (len(line) if line is not None else 0))
+    def batch_with(self, job: JobT) -> Forecast:
+        """The batch that this one would be in, if it comes to wait."""
+        mix = self._mix_with(job)
+        own, *others = mix.groups
+        decoding_s = self._costs.decode_s(job.key, job.codec) * own.jobs
+        return Forecast(
+            costs=mix.costs,
+            seconds=mix.seconds + decoding_s + sum(map(self._decoding_s, others)),
+        )
 
-    def _line_s(self, key: Hashable, line: Line[JobT]) -> float:
+    def _mix_with(self, job: JobT) -> Mix:
+        line = self._lines.get(job.key)
+        waiting = len(line) if line is not None else 0
+        own = Group(job.key, min(self.max_batch, 1 + waiting), job.gmacs, job.hops)
+        if job.alone or (line is not None and line.alone):
+            return self._mixer.alone(own)
+        left_s = job.deadline_at - job.arrived_at
+        return self._mixer.mix(
+            own,
+            self._incomplete(job.key),
+            suits=lambda mix: RESERVE * mix.seconds < left_s,
+        )
+
+    def _saved_s(self, *, without: Collection[Hashable] = ()) -> dict[Hashable, float]:
+        """How much sooner lines are done with because they will share batches."""
+        if len(self._lines) < 2:
+            return {}
+        return self._mixer.saved_s(
+            [group for group in self._incomplete() if group.key not in without]
+        )
+
+    def _incomplete(self, key: Hashable = None, ahead: frozenset[str] | None = None) -> list[Group]:
+        """The last, incomplete batch of each line but that of `key`, in the order of turns where
+        it is told who is `ahead`."""
+        found = [
+            line.group(other, count)
+            for other, line in self._lines.items()
+            if other != key and not line.alone and (count := len(line) % self.max_batch)
+        ]
+        if ahead is not None and len(found) > 1:
+            found.sort(key=lambda group: self._lines[group.key].first(ahead))
+        return found
+
+    def _suits(self, mix: Mix, ahead: frozenset[str], now: float) -> bool:
+        """Whether nobody is late only because of those who join, of the first line's jobs and of
+        those in other lines whose turn comes before that of the last to join."""
+        lead, joined = mix.groups[0], {group.key for group in mix.groups}
+        done_at = now + self._mixer.alone(lead).seconds + self._decoding_s(lead)
+        mixed_at = now + RESERVE * (mix.seconds + sum(map(self._decoding_s, mix.groups)))
+        if any(done_at < job.deadline_at <= mixed_at for job in self._lines[lead.key]):
+            return False
+        last = self._lines[mix.groups[-1].key].first(ahead)
+        for key, line in self._lines.items():
+            if key in joined or (turn := line.first(ahead)) >= last:
+                continue
+            one_s = self._costs.batch_s(key, 1, gmacs=line.gmacs)
+            deadline_at = line.rows[turn[2]].jobs[0].deadline_at
+            if done_at + one_s < deadline_at <= mixed_at + one_s:
+                return False
+        return True
+
+    def _take(self, group: Group, each_s: float) -> list[JobT]:
+        """The jobs of a group out of its line, charged to their flows: `each_s` and decoding."""
+        line, jobs = self._lines[group.key], list[JobT]()
+        job_s = {
+            codec: each_s + self._costs.decode_s(group.key, codec)
+            for codec, count in line.codecs.items()
+            if count
+        }
+        turns = line.turns(self._shares.ahead())
+        while turns and len(jobs) < group.jobs:
+            _, place, flow = heapq.heappop(turns)
+            row = line.rows[flow]
+            if jobs and (row.jobs[0].alone or jobs[0].alone):
+                break
+            job = line.remove(place, flow)
+            jobs.append(job)
+            self._shares.charge(flow, job_s[job.codec])
+            if row.places:
+                heapq.heappush(turns, (self._shares.is_ahead(flow), row.places[0], flow))
+        self._forget(group.key, jobs)
+        return jobs
+
+    def _decoding_s(self, group: Group) -> float:
+        """Of the group's jobs, whose codecs are those of its line on average."""
+        line = self._lines[group.key]
+        return self._line_decoding_s(group.key, line) * group.jobs / len(line)
+
+    def _line_decoding_s(self, key: Hashable, line: Line[JobT]) -> float:
+        return sum(count * self._costs.decode_s(key, codec) for codec, count in line.codecs.items())
+
+    def _line_s(self, key: Hashable, line: Line[JobT], saved_s: Mapping[Hashable, float]) -> float:
         full, rest = divmod(len(line), self.max_batch)
         seconds = full * self._costs.batch_s(key, self.max_batch, gmacs=line.gmacs)
         if rest:
             seconds += self._costs.batch_s(key, rest, gmacs=line.gmacs)
-        for codec, count in line.codecs.items():
-            seconds += count * self._costs.decode_s(key, codec)
-        return seconds
+        return seconds + self._line_decoding_s(key, line) - saved_s.get(key, 0.0)
 
     def _may_go(self, key: Hashable, line: Line[JobT], now: float) -> bool:
         if self._max_wait_s == 0 or len(line) >= self.max_batch:

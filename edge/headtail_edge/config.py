@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from headtail_edge.canary import Share
+from headtail_edge.mixing import MixedCuts
 from headtail_edge.tenants import LimitsConfig, TenantConfig
 from headtail_fabric.tracing.settings import TracingConfig
 
@@ -147,6 +148,14 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
             "request as soon as it can, which is best unless batches pay off greatly.",
         ),
     ] = 0.0
+    mixed_cuts: Annotated[
+        MixedCuts,
+        Meta(
+            description="Requests at several cuts of a bundle in one batch, where it has segments "
+            "between them: the earlier ones are computed up to the later cut, the rest once for "
+            "all. `auto`: where that should take less time than a batch a cut; `always`; `never`."
+        ),
+    ] = "auto"
     queue_limit: Annotated[
         int, Meta(ge=1, le=65_536, description="Requests that may wait; more are told to retry.")
     ] = 256

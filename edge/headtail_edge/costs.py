@@ -1,6 +1,7 @@
 """What computing costs, learned from what it has cost: lines through measurements with outliers.
 
     a batch    seconds = fixed + each * jobs, for every bundle and cut that was computed here
+    a segment  the same, for every segment of a tail that was computed by itself
     decoding   seconds a payload, for every bundle, cut and codec
     elsewhere  a cut that was never computed: seconds = fixed + each * multiply-adds, as of others
 
@@ -33,6 +34,12 @@ of one size."""
 _FIRST_GUESS_S: Final = 0.05
 """What a job may take before any was measured."""
 
+_CURRENT_S: Final = 10.0
+"""What was measured so long before the last measurement of all is not compared with it."""
+
+_KNOWN_WEIGHT: Final = 2.0
+"""Of a segment's measurements: the first three."""
+
 
 class LineCost:
     """A line `fixed_s + each_s * size` through measurements; neither part is ever negative."""
@@ -41,8 +48,9 @@ class LineCost:
         self.fixed_s = 0.0
         self.each_s = 0.0
         self.observed_at = float("-inf")
+        self.weight = 0.0
+        """Of all measurements: the less, the longer they are gone."""
         self._spread_s = 0.0
-        self._weight = 0.0
         self._size = 0.0
         self._size_size = 0.0
         self._seconds = 0.0
@@ -59,7 +67,7 @@ class LineCost:
         """`size` (greater than 0) took that long."""
         self.observed_at = now
         weight = self._trust(size, seconds)
-        self._weight = self._weight * _REMEMBERED + weight
+        self.weight = self.weight * _REMEMBERED + weight
         self._size = self._size * _REMEMBERED + weight * size
         self._size_size = self._size_size * _REMEMBERED + weight * size * size
         self._seconds = self._seconds * _REMEMBERED + weight * seconds
@@ -69,7 +77,7 @@ class LineCost:
     def _trust(self, size: float, seconds: float) -> float:
         """From 0 to 1; the deviation that is usual follows what is seen, but no outlier can
         move it far."""
-        if self._weight == 0.0:
+        if self.weight == 0.0:
             self._spread_s = seconds / 2
             return _FIRST_WEIGHT
         expected = self.seconds(size)
@@ -79,7 +87,7 @@ class LineCost:
         return 1.0 if deviation <= in_line else in_line / deviation
 
     def _fit(self) -> None:
-        weight = self._weight + _ORIGIN_WEIGHT
+        weight = self.weight + _ORIGIN_WEIGHT
         mean_size, mean_seconds = self._size / weight, self._seconds / weight
         variance = self._size_size / weight - mean_size * mean_size
         covariance = self._size_seconds / weight - mean_size * mean_seconds
@@ -97,6 +105,7 @@ class Costs:
 
     def __init__(self) -> None:
         self._batches: dict[Hashable, LineCost] = {}
+        self._segments: dict[Hashable, LineCost] = {}
         self._decoding: dict[tuple[Hashable, str], LineCost] = {}
         self._elsewhere = LineCost()
 
@@ -110,6 +119,10 @@ class Costs:
         self._batches.setdefault(key, LineCost()).observe(jobs, seconds, now)
         self._elsewhere.observe(jobs * max(gmacs, 1e-6), seconds, now)
 
+    def passed(self, key: Hashable, jobs: int, seconds: float, *, now: float) -> None:
+        """A segment was computed for `jobs`. It tells nothing of whole tails elsewhere."""
+        self._segments.setdefault(key, LineCost()).observe(jobs, seconds, now)
+
     def decoded(self, key: Hashable, codec: str, seconds: float, now: float) -> None:
         """One payload was decoded."""
         self._decoding.setdefault((key, codec), LineCost()).observe(1, seconds, now)
@@ -117,6 +130,7 @@ class Costs:
     def keep(self, served: Callable[[Hashable], bool]) -> None:
         """Forget all keys but those that are `served`."""
         self._batches = {key: line for key, line in self._batches.items() if served(key)}
+        self._segments = {key: line for key, line in self._segments.items() if served(key)}
         self._decoding = {way: line for way, line in self._decoding.items() if served(way[0])}
 
     def batch_s(self, key: Hashable, jobs: int, *, gmacs: float) -> float:
@@ -129,6 +143,24 @@ class Costs:
             return self._elsewhere.seconds(jobs * gmacs)
         return _FIRST_GUESS_S * jobs
 
+    def segment_s(self, key: Hashable, jobs: int, *, tail: Hashable, share: float) -> float:
+        """What a segment is expected to take that is that `share` of the whole `tail` by
+        multiply-adds. While it is not known, it is the same share of what the tail takes a job."""
+        if self.is_known(key):
+            return self._segments[key].seconds(jobs)
+        whole = self._batches.get(tail)
+        return whole.each_s * jobs * share if whole is not None else 0.0
+
+    def is_known(self, key: Hashable) -> bool:
+        """Whether a segment was measured some times, and about when the last batch of all was."""
+        known = self._segments.get(key)
+        return known is not None and known.weight >= _KNOWN_WEIGHT and self._is_current(known)
+
+    def is_current(self, key: Hashable) -> bool:
+        """Whether a batch of that key was measured about when the last one of all was."""
+        known = self._batches.get(key)
+        return known is not None and self._is_current(known)
+
     def decode_s(self, key: Hashable, codec: str) -> float:
         """What decoding a payload is expected to take; nothing before any was measured."""
         known = self._decoding.get((key, codec))
@@ -140,6 +172,9 @@ class Costs:
         return self._elsewhere.observed_at > float("-inf")
 
     def age_s(self, key: Hashable, now: float) -> float:
-        """How long ago a batch of that key was measured; infinity when none was."""
-        known = self._batches.get(key)
+        """How long ago a batch or segment of that key was measured; infinity when none was."""
+        known = self._batches.get(key) or self._segments.get(key)
         return now - known.observed_at if known is not None else float("inf")
+
+    def _is_current(self, line: LineCost) -> bool:
+        return line.observed_at >= self._elsewhere.observed_at - _CURRENT_S

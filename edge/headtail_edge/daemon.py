@@ -243,6 +243,7 @@ def _batcher(config: EdgeConfig, costs: Costs) -> Batcher[Job]:
         max_wait_s=config.max_wait_ms / 1000,
         patience_s=config.limits.patience_ms / 1000,
         slack_s=config.limits.slack_ms / 1000,
+        mixed_cuts=config.mixed_cuts,
     )
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from headtail_edge.mixing import Hop
 from headtail_edge.plan import PlanKey, TailPlan
 from headtail_edge.tenants import Flow
 from headtail_fabric.wire import Buffer, TensorInfo
@@ -34,6 +35,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def gmacs(self) -> float:
         return self.plan.gmacs
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        return self.plan.hops
 
     @property
     def flow(self) -> str:

@@ -10,8 +10,8 @@ from headtail_edge.batcher import Batch, Batcher
 from headtail_edge.costs import Costs
 from headtail_edge.job import Job
 from headtail_edge.metrics import EdgeMetrics, Outcome
-from headtail_edge.plan import PlanKey
-from headtail_edge.tail_runner import Spent
+from headtail_edge.plan import PlanKey, SegmentKey
+from headtail_edge.spent import Spent
 from headtail_fabric.clock import Clock
 from headtail_fabric.wire import Hints
 
@@ -117,12 +117,15 @@ class JobQueue:
             now = self._clock.now()
             self._running.pop(batch, None)
             self._admission.look_again()
-            for codec, each_s in spent.decoding_each_s().items():
-                self._costs.decoded(batch.key, codec, each_s, now)
-            if spent.computing_s is not None:
-                self._costs.computed(
-                    batch.key, spent.jobs, spent.computing_s, gmacs=batch.jobs[0].gmacs, now=now
-                )
+            for (key, codec), each_s in spent.decoding_each_s().items():
+                self._costs.decoded(key, codec, each_s, now)
+            for took in spent.runs:
+                if took.until is None:
+                    self._costs.computed(
+                        took.plan, took.jobs, took.seconds, gmacs=took.gmacs, now=now
+                    )
+                else:
+                    self._costs.passed(took.key, took.jobs, took.seconds, now=now)
 
     def cancel(self, session: bytes, request_id: int) -> Job | None:
         """Take out a job, if it still waits."""
@@ -150,7 +153,9 @@ class JobQueue:
         """What is served now; what other bundles cost is forgotten."""
         with self._changed:
             self._admission.look_again()
-            self._costs.keep(lambda key: isinstance(key, PlanKey) and key.digest in digests)
+            self._costs.keep(
+                lambda key: isinstance(key, PlanKey | SegmentKey) and key.digest in digests
+            )
 
     def close(self) -> None:
         """Workers finish what waits, then go."""
@@ -173,13 +178,8 @@ class JobQueue:
         batch = self._batcher.next_batch(now, self._idle)
         if batch is not None:
             self._admission.look_again()
-            self._running[batch] = now + self._expected_s(batch)
+            self._running[batch] = now + batch.expected_s
         return batch
-
-    def _expected_s(self, batch: Batch[Job]) -> float:
-        decoding_s = sum(self._costs.decode_s(batch.key, job.codec) for job in batch.jobs)
-        gmacs = batch.jobs[0].gmacs
-        return decoding_s + self._costs.batch_s(batch.key, len(batch.jobs), gmacs=gmacs)
 
     def _free_in_s(self, done_at: Iterable[float], now: float) -> list[float]:
         busy = [max(0.0, at - now) for at in done_at]

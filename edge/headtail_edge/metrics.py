@@ -37,6 +37,9 @@ class EdgeMetrics:
         self._batches = metrics.histogram(
             "edge_batch_size", "Requests computed together", buckets=_BATCH_BUCKETS
         )
+        self._mixed = metrics.counter(
+            "edge_mixed_requests", "Requests computed together with such at another cut"
+        )
         self._waiting = metrics.gauge("edge_waiting", "Requests in the queue")
         self._running = metrics.gauge("edge_running", "Requests being computed")
         self._sessions = metrics.gauge("edge_sessions", "Open sessions")
@@ -89,9 +92,12 @@ class EdgeMetrics:
             observe(one.compute_us / 1e6, phase="compute")
             observe(one.post_us / 1e6, phase="post")
 
-    def batch(self, size: int) -> None:
-        """A batch of `size` requests was computed."""
+    def batch(self, size: int, *, mixed: int = 0) -> None:
+        """A batch of `size` requests was computed, of which so many shared the rest of their tails
+        though they came in at several cuts."""
         self._batches.observe(size)
+        if mixed:
+            self._mixed.add(mixed)
 
     def load(self, *, waiting: int, running: int, queue_s: float) -> None:
         """The queue as it is now."""

@@ -10,7 +10,8 @@ from typing import Final
 
 from headtail_edge.job import Job
 from headtail_edge.shared_memory import Arena, Channel
-from headtail_edge.tail_runner import Answer, Failure, Ran, Spent
+from headtail_edge.spent import Spent
+from headtail_edge.tail_runner import Answer, Failure, Ran
 from headtail_edge.worker_process import Done, Report, Task
 from headtail_fabric.clock import Clock
 from headtail_fabric.errors import ResourceError
@@ -51,15 +52,13 @@ class ProcessRunner:
         return self._process.pid
 
     def run(self, jobs: Sequence[Job]) -> Ran:
-        """Deal with `jobs`, which all have the same plan. Raises WorkerDiedError."""
+        """Deal with `jobs`, which all have plans of the same bundle. Raises WorkerDiedError."""
         if self._process.poll() is not None:
             self._renew()
         taken_at = self._clock.now()
         report, buffers = self._ask(jobs)
         # What it took beyond the worker's own account is the way there and back.
-        ran = Ran(
-            spent=Spent(decoding=report.decoding, computing_s=report.computing_s, jobs=report.jobs)
-        )
+        ran = Ran(spent=Spent(decoding=report.decoding, runs=report.runs))
         for done in report.done:
             count = len(done.tensors)
             payloads, buffers = buffers[:count], buffers[count:]
@@ -83,7 +82,7 @@ class ProcessRunner:
         task = Task(
             folder=str(plan.folder),
             digest=plan.key.digest,
-            cut=plan.key.cut,
+            cuts=[job.key.cut for job in jobs],
             pinned=plan.stage.pinned,
             tensors=[job.tensor for job in jobs],
         )

@@ -92,7 +92,7 @@ class BundleRegistry:
             self._bundles = {known: b for known, b in self._bundles.items() if known != digest}
             self._tell()
         for plan in gone:
-            plan.stage.forget()
+            plan.forget()
         log.info("bundle not served any more", extra=fields(bundle=bundle.name, digest=digest))
         return True
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from headtail_edge.job import Job
-from headtail_edge.plan import TailPlan
+from headtail_edge.plan import PlanKey, TailPlan, meeting, segments_to
+from headtail_edge.spent import Spent, Took
 from headtail_fabric.clock import Clock
 from headtail_fabric.codec import BatchCodec, CodecError, TensorCodec, codec_for
 from headtail_fabric.codec.base import CODES, Array
@@ -42,26 +43,6 @@ class Failure:
     message: str
 
 
-@dataclass(slots=True, kw_only=True)
-class Spent:
-    """What a batch took, for what is to be expected of the next.
-
-    `decoding` is codec and time (s) of payloads, each alone or of some on average; the rest is of
-    the batch if it was computed as a whole, the time and the number of jobs.
-    """
-
-    decoding: list[tuple[str, float]] = field(default_factory=list)
-    computing_s: float | None = None
-    jobs: int = 0
-
-    def decoding_each_s(self) -> dict[str, float]:
-        """What a payload of each codec took on average."""
-        taken: dict[str, list[float]] = {}
-        for codec, seconds in self.decoding:
-            taken.setdefault(codec, []).append(seconds)
-        return {codec: sum(times) / len(times) for codec, times in taken.items()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """What became of a batch: one outcome for each job, in any order."""
@@ -74,7 +55,8 @@ class Runner(Protocol):
     """Computes batches, one at a time, for one worker."""
 
     def run(self, jobs: Sequence[Job]) -> Ran:
-        """Deal with `jobs`, which all have the same plan. Raises WorkerDiedError."""
+        """Deal with `jobs`, which have the same plan, or plans of one bundle whose ways meet.
+        Raises WorkerDiedError."""
         ...
 
     def close(self) -> None: ...
@@ -83,8 +65,10 @@ class Runner(Protocol):
 class TailRunner:
     """Decodes, stacks, runs and finishes. Codecs hold state, so each worker has its own runner.
 
-    A bad payload fails its own job only. When a batch fails as a whole its jobs are tried again,
-    each alone: what one job's content brought about does not reach the others.
+    A bad payload fails its own job only. Jobs of several plans go through their segments to where
+    their ways meet, and from there on together; when anything of that fails, each plan's are
+    computed by themselves. When those fail as a whole they are tried again, each job alone: what
+    one job's content brought about does not reach the others.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -92,39 +76,84 @@ class TailRunner:
         self._codecs: WeakKeyDictionary[TailPlan, dict[str, TensorCodec]] = WeakKeyDictionary()
 
     def run(self, jobs: Sequence[Job]) -> Ran:
-        """Deal with `jobs`, which all have the same plan."""
-        ran, plan, taken_at = Ran(), jobs[0].plan, self._clock.now()
-        good, inputs = self._decoded(jobs, ran)
-        if not good:
-            return ran
-        decoded_at = self._clock.now()
+        """Deal with `jobs`, which have the same plan, or plans of one bundle whose ways meet."""
+        ran, taken_at = Ran(), self._clock.now()
+        by_plan: dict[PlanKey, list[Job]] = {}
+        for job in jobs:
+            by_plan.setdefault(job.key, []).append(job)
+        groups = [group for alike in by_plan.values() if (group := self._decoded(alike, ran)).jobs]
+        decode_s = self._clock.now() - taken_at
+        if len(groups) < 2 or not self._mixed(groups, decode_s, ran):
+            for group in groups:
+                self._alike(group, decode_s, ran)
+        return ran
+
+    def close(self) -> None:
+        """Nothing is held that would not go by itself."""
+
+    def _alike(self, group: "_Group", decode_s: float, ran: Ran) -> None:
+        """Compute jobs of one plan."""
+        plan = group.plan
         try:
             plan.stage.get()
         except Exception:  # a model may fail to load in any way; the next one may be better
             log.exception("stage not opened", extra=fields(plan=plan.key))
             ran.outcomes.extend(
                 Failure(job=job, code=ErrorCode.INTERNAL, message="the tail can't be loaded")
-                for job in good
+                for job in group.jobs
             )
-            return ran
+            return
         # Where the stage had to be opened they have waited for it.
-        ready_at = self._clock.now()
-        run = _Run(taken_at=taken_at + ready_at - decoded_at, decode_s=decoded_at - taken_at)
+        times = _Times(ready_at=self._clock.now(), decode_s=decode_s)
         try:
-            ran.outcomes.extend(self._compute(plan, good, inputs, run))
+            answers = self._compute(group, times)
         except Exception:  # a stage may raise anything; the worker must live on
-            log.exception("batch failed", extra=fields(plan=plan.key, jobs=len(good)))
-            ran.outcomes.extend(self._each_alone(plan, good, inputs, run))
+            log.exception("batch failed", extra=fields(plan=plan.key, jobs=len(group.jobs)))
+            ran.outcomes.extend(self._each_alone(group, times))
         else:
-            ran.spent.computing_s = self._clock.now() - ready_at
-            ran.spent.jobs = len(good)
-        return ran
+            ran.outcomes.extend(answers)
+            ran.spent.runs.append(self._took(group, times.ready_at))
 
-    def close(self) -> None:
-        """Nothing is held that would not go by itself."""
+    def _mixed(self, groups: Sequence["_Group"], decode_s: float, ran: Ran) -> bool:
+        """Compute jobs of several plans, from where their ways meet on together; false when that
+        failed, and nothing came of it."""
+        goal = meeting([group.plan for group in groups])
+        if goal is None:
+            return False
+        try:
+            segments = segments_to(goal, [group.plan for group in groups])
+            stages = [segment.stage.get() for segment in segments]
+            goal.stage.get()
+            times = _Times(ready_at=self._clock.now(), decode_s=decode_s)
+            at = {group.plan.key: group for group in groups}
+            runs = []
+            for segment, stage in zip(segments, stages, strict=True):
+                began_at, group = self._clock.now(), at.pop(segment.key.start)
+                outputs = stage.run({segment.input_name: group.tensors})
+                passed = _Group(segment.plan, group.jobs, outputs[segment.output_name])
+                there = at.get(segment.plan.key)
+                at[segment.plan.key] = passed if there is None else there.joined_by(passed)
+                runs.append(
+                    Took(
+                        plan=segment.key.start,
+                        until=segment.key.until,
+                        jobs=len(group.jobs),
+                        gmacs=segment.gmacs,
+                        seconds=self._clock.now() - began_at,
+                    )
+                )
+            began_at = self._clock.now()
+            answers = self._compute(at[goal.key], times)
+            runs.append(self._took(at[goal.key], began_at))
+        except Exception:  # whatever it was, each plan's jobs may do without the others'
+            log.exception("mixed batch failed", extra=fields(plan=goal.key))
+            return False
+        ran.outcomes.extend(answers)
+        ran.spent.runs.extend(runs)
+        return True
 
-    def _decoded(self, jobs: Sequence[Job], ran: Ran) -> tuple[Sequence[Job], Array]:
-        """The jobs whose payload is good, and their tensors (N, ...)."""
+    def _decoded(self, jobs: Sequence[Job], ran: Ran) -> "_Group":
+        """Of jobs of one plan, those whose payload is good, and their tensors."""
         plan, codec_id, shape = jobs[0].plan, jobs[0].codec, jobs[0].plan.expected.shape
         codecs = self._codecs.setdefault(plan, {})
         alike = len(jobs) > 1 and all(job.codec == codec_id for job in jobs)
@@ -136,9 +165,10 @@ class TailRunner:
                 log.debug("batch decoded one by one", exc_info=True, extra=fields(plan=plan.key))
             else:
                 each_s = (self._clock.now() - began_at) / len(jobs)
-                ran.spent.decoding.append((codec_id, each_s))
-                return jobs, tensors
-        return self._decoded_one_by_one(jobs, codecs, ran)
+                ran.spent.decoding.append((plan.key, codec_id, each_s))
+                return _Group(plan, jobs, tensors)
+        good, tensors = self._decoded_one_by_one(jobs, codecs, ran)
+        return _Group(plan, good, tensors)
 
     def _decoded_one_by_one(
         self, jobs: Sequence[Job], codecs: dict[str, TensorCodec], ran: Ran
@@ -163,27 +193,30 @@ class TailRunner:
                 ran.outcomes.append(failure)
             else:
                 good.append(job)
-                ran.spent.decoding.append((job.codec, self._clock.now() - began_at))
+                ran.spent.decoding.append((job.key, job.codec, self._clock.now() - began_at))
         return good, _stacked(tensors)
 
-    def _each_alone(
-        self, plan: TailPlan, jobs: Sequence[Job], inputs: Array, run: "_Run"
-    ) -> Iterator[Answer | Failure]:
-        for number, job in enumerate(jobs):
+    def _each_alone(self, group: "_Group", times: "_Times") -> Iterator[Answer | Failure]:
+        plan = group.plan
+        for number, job in enumerate(group.jobs):
+            alone = _Group(plan, [job], group.tensors[number : number + 1])
+            began_at = self._clock.now()
             try:
-                yield from self._compute(plan, [job], inputs[number : number + 1], run)
+                yield from self._compute(alone, replace(times, ready_at=began_at))
             except Exception:  # as above
                 log.exception("job failed", extra=fields(plan=plan.key, session=job.session))
                 yield Failure(job=job, code=ErrorCode.INTERNAL, message="the tail failed")
 
-    def _compute(
-        self, plan: TailPlan, jobs: Sequence[Job], inputs: Array, run: "_Run"
-    ) -> list[Answer]:
-        started_at = self._clock.now()
-        outputs = plan.stage.get().run({plan.input_name: inputs})
+    def _took(self, group: "_Group", began_at: float) -> Took:
+        plan, seconds = group.plan, self._clock.now() - began_at
+        return Took(plan=plan.key, jobs=len(group.jobs), gmacs=plan.gmacs, seconds=seconds)
+
+    def _compute(self, group: "_Group", times: "_Times") -> list[Answer]:
+        plan = group.plan
+        outputs = plan.stage.get().run({plan.input_name: group.tensors})
         computed_at = self._clock.now()
         results = list(_encoded(plan.task.finish(outputs)))
-        decode_us, compute_us = _us(run.decode_s), _us(computed_at - started_at)
+        decode_us, compute_us = _us(times.decode_s), _us(computed_at - times.ready_at)
         post_us = _us(self._clock.now() - computed_at)
         return [
             Answer(
@@ -191,21 +224,35 @@ class TailRunner:
                 tensors=tensors,
                 payloads=payloads,
                 timings=Timings(
-                    queue_us=_us(run.taken_at - job.arrived_at),
+                    queue_us=_us(times.ready_at - times.decode_s - job.arrived_at),
                     decode_us=decode_us,
                     compute_us=compute_us,
                     post_us=post_us,
                 ),
             )
-            for job, (tensors, payloads) in zip(jobs, results, strict=True)
+            for job, (tensors, payloads) in zip(group.jobs, results, strict=True)
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """When a batch had waited enough, and how long its payloads took to decode."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Jobs that stand at the cut of `plan`, and their tensors there (N, ...)."""
 
-    taken_at: float
+    plan: TailPlan
+    jobs: Sequence[Job]
+    tensors: Array
+
+    def joined_by(self, other: "_Group") -> "_Group":
+        """With those of another one that came to the same cut."""
+        tensors = np.concatenate([self.tensors, other.tensors])
+        return _Group(self.plan, [*self.jobs, *other.jobs], tensors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    """When a batch began to be computed, and how long its payloads took to decode."""
+
+    ready_at: float
     decode_s: float
 
 

@@ -5,6 +5,8 @@ from collections.abc import Hashable, Iterator
 from heapq import heapify
 from typing import Generic, Protocol, TypeVar
 
+from headtail_edge.mixing import Group, Hop
+
 
 class Waiting(Protocol):
     """What the batcher needs to know of a job; times are of the caller's clock, in seconds."""
@@ -27,6 +29,11 @@ class Waiting(Protocol):
     @property
     def gmacs(self) -> float:
         """What its tail computes, 1e9 multiply-adds."""
+        ...
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """The segments that its tail begins with, one behind the other."""
         ...
 
     @property
@@ -87,12 +94,15 @@ class Row(Generic[JobT]):
 
 
 class Line(Generic[JobT]):
-    """All jobs of one key, a row a flow; no row is ever empty."""
+    """All jobs of one key, a row a flow; no row is ever empty. `alone` counts those that must be
+    so."""
 
-    __slots__ = ("codecs", "gmacs", "rows", "size")
+    __slots__ = ("alone", "codecs", "gmacs", "hops", "rows", "size")
 
-    def __init__(self, gmacs: float) -> None:
+    def __init__(self, gmacs: float, hops: tuple[Hop, ...] = ()) -> None:
         self.gmacs = gmacs
+        self.hops = hops
+        self.alone = 0
         self.rows: dict[str, Row[JobT]] = {}
         self.codecs: dict[str, int] = {}
         self.size = 0
@@ -112,6 +122,7 @@ class Line(Generic[JobT]):
         row.insert(place, job)
         self.codecs[codec] = self.codecs.get(codec, 0) + 1
         self.size += 1
+        self.alone += job.alone
 
     def remove(self, place: Place, flow: str) -> JobT:
         row = self.rows[flow]
@@ -120,7 +131,12 @@ class Line(Generic[JobT]):
             del self.rows[flow]
         self.codecs[job.codec] -= 1
         self.size -= 1
+        self.alone -= job.alone
         return job
+
+    def group(self, key: Hashable, jobs: int) -> Group:
+        """So many of the jobs, which are all of that key."""
+        return Group(key, jobs, self.gmacs, self.hops)
 
     def first(self, ahead: frozenset[str]) -> Turn:
         """Whose turn it is. Not to be asked of an empty line."""

@@ -69,7 +69,7 @@ class Worker:
             self._fail_all(unanswered, "the edge failed")
         finally:
             self._queue.done(batch, ran.spent)
-            self._metrics.batch(len(batch.jobs))
+            self._metrics.batch(len(batch.jobs), mixed=ran.spent.mixed)
             self._metrics.answered_all(
                 [
                     outcome.timings

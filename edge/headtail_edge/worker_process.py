@@ -17,6 +17,7 @@ import msgspec
 from headtail_edge.job import Job
 from headtail_edge.plan import PlanKey, TailPlan, plans_of
 from headtail_edge.shared_memory import Arena, Channel
+from headtail_edge.spent import Took
 from headtail_edge.stage_memory import StageMemory
 from headtail_edge.tail_runner import Answer, Ran, TailRunner
 from headtail_edge.tenants import Flow
@@ -32,11 +33,11 @@ _NOBODY: Final = Flow(name="", weight=1.0, quota=1, rate=None)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Compute these payloads at a cut of the bundle in that folder; one buffer each."""
+    """Compute these payloads, each at a cut of the bundle in that folder; one buffer each."""
 
     folder: str
     digest: bytes
-    cut: str
+    cuts: list[str]
     pinned: bool
     tensors: list[TensorInfo]
 
@@ -59,13 +60,12 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a task; for the times see `tail_runner.Spent`."""
+    """What became of a task; for the times see `spent.Spent`."""
 
     done: list[Done] = []
     undone: list[Undone] = []
-    decoding: list[tuple[str, float]] = []
-    computing_s: float | None = None
-    jobs: int = 0
+    decoding: list[tuple[PlanKey, str, float]] = []
+    runs: list[Took] = []
 
 
 class _Plans:
@@ -76,8 +76,8 @@ class _Plans:
         self._memory = StageMemory(memory_bytes)
         self._bundles: OrderedDict[bytes, dict[PlanKey, TailPlan]] = OrderedDict()
 
-    def get(self, task: Task) -> TailPlan:
-        """Raises what opening a bundle raises."""
+    def get(self, task: Task) -> list[TailPlan]:
+        """One a payload. Raises what opening a bundle raises."""
         plans = self._bundles.get(task.digest)
         if plans is None:
             bundle = open_bundle(Path(task.folder))
@@ -92,9 +92,9 @@ class _Plans:
             self._bundles[task.digest] = plans
             if len(self._bundles) > _KEPT_BUNDLES:
                 for plan in self._bundles.popitem(last=False)[1].values():
-                    plan.stage.forget()
+                    plan.forget()
         self._bundles.move_to_end(task.digest)
-        return plans[PlanKey(task.digest, task.cut)]
+        return [plans[PlanKey(task.digest, cut)] for cut in task.cuts]
 
 
 def serve(channel: Channel[Task], *, threads: int, memory_bytes: int | None, clock: Clock) -> None:
@@ -109,7 +109,7 @@ def serve(channel: Channel[Task], *, threads: int, memory_bytes: int | None, clo
         task, payloads = received
         came_at = clock.now()
         try:
-            plan = plans.get(task)
+            asked = plans.get(task)
         except HeadtailError as error:
             message = f"the worker can't open the bundle: {error.message}"[:512]
             undone = [
@@ -129,7 +129,9 @@ def serve(channel: Channel[Task], *, threads: int, memory_bytes: int | None, clo
                     deadline_at=float("inf"),
                     share=_NOBODY,
                 )
-                for number, (tensor, payload) in enumerate(zip(task.tensors, payloads, strict=True))
+                for number, (plan, tensor, payload) in enumerate(
+                    zip(asked, task.tensors, payloads, strict=True)
+                )
             ]
             channel.send(*_report(runner.run(jobs)))
 
@@ -148,8 +150,7 @@ def _report(ran: Ran) -> tuple[Report, Sequence[Buffer]]:
         done=done,
         undone=undone,
         decoding=ran.spent.decoding,
-        computing_s=ran.spent.computing_s,
-        jobs=ran.spent.jobs,
+        runs=ran.spent.runs,
     )
     return report, buffers
 

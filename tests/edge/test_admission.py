@@ -176,3 +176,41 @@ def test_a_device_beyond_its_rate_is_told_when_to_come_again(
     assert refused.instead is None
     assert [type(event) for event in events(fast)] == [Answered] * 3
     assert rig.counted.totals["edge_refusals"] == {("rate", "nothing"): 1}
+
+
+@pytest.mark.parametrize(
+    ("mixed_cuts", "deadline_s", "size"),
+    [
+        ("always", 0.6, 2),  # 350 ms together: the segment, then two tails
+        ("never", 0.6, 0),  # 600 ms: the other one first
+        ("always", 0.36, 1),  # with nothing to spare it is computed first, by itself
+        ("always", 0.1, 0),
+    ],
+)
+def test_a_request_is_judged_by_the_mixed_batch_that_it_would_be_in(
+    specimen: Bundle,
+    specimen_path: Path,
+    tmp_path: Path,
+    mixed_cuts: str,
+    deadline_s: float,
+    size: int,
+) -> None:
+    rig = Rig(tmp_path, specimen_path, queue_limit=64, mixed_cuts=mixed_cuts)
+    teach(rig, specimen, "late", 0.1)
+    teach(rig, specimen, "early", 0.5)
+    segment = plan(rig, specimen, "early").onward
+    assert segment is not None
+    for _ in range(20):
+        rig.costs.passed(segment.key, 1, 0.15, now=rig.clock.now())
+    device = rig.device()
+    send(device, specimen, "early", deadline_s=0.56)
+    asked = send(device, specimen, "late", deadline_s=deadline_s)
+    rig.step()
+    found = {told.id: told for told in events(device) if isinstance(told, Answered | Refused)}
+    assert len(found) == 2
+    event = found[asked]
+    if not size:
+        assert isinstance(event, Refused)
+    else:
+        assert isinstance(event, Answered)
+        assert event.hints.batch == size

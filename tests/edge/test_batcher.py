@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headtail_edge.batcher import Batch, Batcher
 from headtail_edge.costs import Costs
+from headtail_edge.mixing import Hop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class Errand:
     arrived_at: float = 0.0
     codec: str = "raw"
     gmacs: float = 1.0
+    hops: tuple[Hop, ...] = ()
     flow: str = "cam"
     weight: float = 1.0
     quota: int = 1000

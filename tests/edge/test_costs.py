@@ -103,3 +103,42 @@ def test_repr_shows_the_lines() -> None:
     costs = Costs()
     costs.computed("late", 2, 1.0, gmacs=1.0, now=0.0)
     assert "each" in repr(costs)
+
+
+def test_a_segment_never_measured_is_its_share_of_what_the_tail_takes_a_job() -> None:
+    costs = Costs()
+    assert costs.segment_s("early-late", 2, tail="early", share=0.5) == 0.0
+    for jobs in (1, 2, 4) * 20:
+        costs.computed("early", jobs, 0.1 + 0.02 * jobs, gmacs=2.0, now=0.0)
+    expected_s = 0.5 * 0.02 * 3
+    guess_s = costs.segment_s("early-late", 3, tail="early", share=0.5)
+    assert guess_s == pytest.approx(expected_s, rel=0.05)
+
+
+def test_a_segment_is_known_by_its_own_runs_and_says_nothing_of_tails() -> None:
+    costs = Costs()
+    costs.computed("late", 1, 0.2, gmacs=1.0, now=0.0)
+    before_s = costs.batch_s("never computed", 1, gmacs=1.0)
+    for jobs in (1, 2) * 20:
+        costs.passed("early-late", jobs, 0.5 + 0.1 * jobs, now=1.0)
+    assert costs.segment_s("early-late", 2, tail="early", share=0.5) == pytest.approx(0.7, rel=0.05)
+    assert costs.batch_s("never computed", 1, gmacs=1.0) == before_s
+    assert costs.age_s("early-late", 3.0) == 2.0
+    costs.keep(lambda key: key != "early-late")
+    assert costs.age_s("early-late", 3.0) == float("inf")
+
+
+def test_what_was_measured_long_before_all_else_is_not_current() -> None:
+    costs = Costs()
+    costs.computed("early", 1, 0.2, gmacs=2.0, now=0.0)
+    for _ in range(3):
+        assert not costs.is_known("early-late")
+        costs.passed("early-late", 1, 5.0, now=0.0)
+    assert costs.is_known("early-late")
+    assert costs.is_current("early")
+    assert costs.segment_s("early-late", 1, tail="early", share=0.5) == pytest.approx(5.0, rel=0.01)
+    costs.computed("late", 1, 0.1, gmacs=1.0, now=60.0)
+    assert not costs.is_current("early")
+    assert costs.is_current("late")
+    assert costs.segment_s("early-late", 1, tail="early", share=0.5) < 0.2
+    assert not costs.is_current("never computed")

@@ -2,12 +2,13 @@
 
 import queue
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_doubles import SHARE, CountingMetrics, crossing, encoded
+from edge_doubles import SHARE, CountingMetrics, crossing, encoded, took
 from headtail_edge.admission import Reason
 from headtail_edge.batcher import Batch, Batcher
 from headtail_edge.costs import Costs
@@ -15,21 +16,17 @@ from headtail_edge.job import Job
 from headtail_edge.job_queue import JobQueue, Load
 from headtail_edge.metrics import EdgeMetrics
 from headtail_edge.plan import plans_of
-from headtail_edge.tail_runner import Spent
+from headtail_edge.spent import Spent
 from headtail_fabric.clock import FakeClock
 from headtail_models.bundle import Bundle
 
 SESSION = b"s" * 16
 
 
-def spent(seconds: float) -> Spent:
-    return Spent(computing_s=seconds, jobs=1)
-
-
 class Bench:
     """A queue on a fake clock, and jobs to put in."""
 
-    def __init__(self, bundle: Bundle, **batching: int) -> None:
+    def __init__(self, bundle: Bundle, **batching: Any) -> None:
         self.clock = FakeClock()
         self.counted = CountingMetrics()
         costs = Costs()
@@ -67,7 +64,7 @@ def test_the_load_follows_a_job_through_the_queue(specimen: Bundle) -> None:
     assert bench.queue.load(done=batch) == Load(waiting=0, running=0, queue_s=0.0)
     bench.clock.advance(0.04)
     assert bench.queue.load().queue_s == pytest.approx(0.01)
-    bench.queue.done(batch, spent(0.2))
+    bench.queue.done(batch, took(batch, 0.2))
     bench.queue.put(bench.job(2))
     assert bench.queue.load() == Load(waiting=1, running=0, queue_s=0.0)
     bench.queue.put(bench.job(3))
@@ -118,7 +115,7 @@ def test_an_abandoned_queue_names_every_job_that_was_not_answered(specimen: Bund
     first = bench.queue.take()
     assert first is not None
     bench.queue.take()
-    bench.queue.done(first, spent(0.1))
+    bench.queue.done(first, took(first, 0.1))
     assert sorted(job.id for job in bench.queue.abandon()) == [2, 3]
     assert bench.queue.abandon() == []
     assert bench.queue.take() is None
@@ -201,7 +198,7 @@ def test_what_was_found_of_the_last_job_never_decides_otherwise(
         elif step == "work" and running:
             for bench, batch in zip((quick, thorough), running.pop(), strict=True):
                 assert batch is not None
-                bench.queue.done(batch, Spent(computing_s=value, jobs=len(batch.jobs)))
+                bench.queue.done(batch, took(batch, value))
         elif step == "work" and quick.queue.load().waiting:
             running.append((quick.queue.take(), thorough.queue.take()))
         elif step == "pause":

@@ -11,7 +11,8 @@ import pytest
 from edge_doubles import Rig, crossing, encoded, events, send
 from headtail_edge.job import Job
 from headtail_edge.process_runner import WorkerDiedError
-from headtail_edge.tail_runner import Ran, Spent, TailRunner
+from headtail_edge.spent import Spent
+from headtail_edge.tail_runner import Ran, TailRunner
 from headtail_edge.worker import Worker, WorkerPool
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.peer.events import Answered, Failed

@@ -31,6 +31,7 @@ from headtail_models.bundle.manifest import (
     MeasuredPicture,
     OperatingPoint,
     QuantiserTable,
+    Segment,
     TensorSpec,
     YoloScale,
     decode_manifest,
@@ -149,6 +150,13 @@ def _with_cut(manifest: Manifest, **changes: object) -> Manifest:
     return replace(manifest, cuts=(replace(manifest.cuts[0], **changes), manifest.cuts[1]))
 
 
+def _with_segment(manifest: Manifest, *, until: str = "late", **changes: object) -> Manifest:
+    segment = manifest.cuts[0].segment
+    assert segment is not None
+    stage = replace(segment.stage, **changes)
+    return _with_cut(manifest, segment=Segment(until=until, stage=stage))
+
+
 def _spec(name: str = "early", *shape: int) -> TensorSpec:
     return TensorSpec(name=name, dtype="float32", shape=shape or (8, 16, 16))
 
@@ -232,6 +240,30 @@ def _detect(manifest: Manifest, *scales: YoloScale) -> Manifest:
             lambda m: _with_cut(m, quantisers={"q8": QuantiserTable(low=(), high=())}),
             "quantiser 'q8': ranges of shape",
         ),
+        (
+            lambda m: _with_segment(m, until="nowhere"),
+            "cut 'early': its segment leads to 'nowhere', which is no cut",
+        ),
+        (
+            lambda m: _with_segment(m, until="early"),
+            "cut 'early': its segment does not lead on, but to 'early'",
+        ),
+        (
+            lambda m: _with_segment(m, inputs=(_spec("late"),)),
+            "cut 'early': its segment's inputs are not the tail's",
+        ),
+        (
+            lambda m: _with_segment(m, outputs=(_spec("late", 9, 1),)),
+            "cut 'early': its segment's outputs are not the inputs of 'late''s tail",
+        ),
+        (
+            lambda m: _with_segment(m, macs=1),
+            "cut 'early': its segment and 'late''s tail do not add up to its tail",
+        ),
+        (
+            lambda m: _with_segment(m, file="nothing.onnx"),
+            "stage 'nothing.onnx' is not among the files",
+        ),
     ],
 )
 def test_a_contradiction_is_named(manifest: Manifest, change: Any, told: str) -> None:
@@ -240,8 +272,25 @@ def test_a_contradiction_is_named(manifest: Manifest, change: Any, told: str) ->
     assert told in caught.value.message
 
 
+def test_segments_lead_in_no_circle(manifest: Manifest) -> None:
+    early, late = manifest.cuts
+    assert early.segment is not None
+    back = replace(early.segment, until="early")
+    cuts = (early, replace(late, segment=back))
+    with pytest.raises(InconsistentManifestError, match="'late': its segment does not lead on"):
+        check_consistency(replace(manifest, cuts=cuts))
+
+
+def test_a_manifest_without_segments_says_nothing_of_them(manifest: Manifest) -> None:
+    early, late = manifest.cuts
+    assert b"segment" in encode_manifest(manifest)
+    plain = replace(manifest, cuts=(replace(early, segment=None), late))
+    assert b'"segment"' not in encode_manifest(plain)
+    assert decode_manifest(encode_manifest(plain)) == plain
+
+
 def test_only_the_first_contradictions_are_told(manifest: Manifest) -> None:
-    cuts = tuple(replace(manifest.cuts[0], name=f"c{at}", codecs=()) for at in range(20))
+    cuts = tuple(replace(manifest.cuts[1], name=f"c{at}", codecs=()) for at in range(20))
     with pytest.raises(InconsistentManifestError, match="and 13 more") as caught:
         check_consistency(replace(manifest, cuts=cuts))
     assert len(caught.value.facts["problems"]) == 21  # type: ignore[arg-type]
@@ -276,6 +325,7 @@ def test_the_manifest_finds_its_parts(manifest: Manifest) -> None:
         "full.onnx",
         "head-early.onnx",
         "tail-early.onnx",
+        "segment-early.onnx",
         "head-late.onnx",
         "tail-late.onnx",
     ]

@@ -42,6 +42,7 @@ def test_what_is_written_opens(source: Path, manifest: Manifest, tmp_path: Path)
         "head-early.onnx",
         "head-late.onnx",
         "mcu/head.bin",
+        "segment-early.onnx",
         "tail-early.onnx",
         "tail-late.onnx",
         "weights.bin",

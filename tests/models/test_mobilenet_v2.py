@@ -218,6 +218,12 @@ def test_the_bundle_of_any_such_network(state: dict[str, Any], tmp_path: Path) -
         "bottleneck",
     ]
     assert bundle.cut("bottleneck").head.macs < 0.25 * manifest.full.macs
+    for cut in manifest.cuts:
+        if cut.segment is not None:
+            bundle.open_stage(cut.segment.stage)
+    leads_to = {cut.name: cut.segment.until for cut in manifest.cuts if cut.segment is not None}
+    assert (leads_to["f1"], leads_to["f16"], leads_to["bottleneck"]) == ("f2", "f17", "f13")
+    assert "f17" not in leads_to
     image = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)
     whole = bundle.open_stage(bundle.full()).run({"image": image})["logits"]
     for name in ("f2", "f17"):

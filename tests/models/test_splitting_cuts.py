@@ -361,6 +361,34 @@ g (float[N,2,6] x) => (float[N,12] y)
         model.cut_at("n")
 
 
+def test_what_lies_between_two_cuts_is_a_model_of_its_own(tmp_path: Path) -> None:
+    """A shape that the first cut left in the head is made anew in the segment as in the tail."""
+    model = opened(
+        model_of("""
+g (float[N,2,6] x) => (float[N,12] y)
+<int64[1] zero = {0}, int64[1] minus = {-1}> {
+  a = Relu(x)
+  shape = Shape(x)
+  n = Gather(shape, zero)
+  to = Concat<axis = 0>(n, minus)
+  b = Neg(a)
+  c = Reshape(b, to)
+  y = Abs(c)
+}"""),
+        tmp_path,
+    )
+    first, last = model.cut_at("b"), model.cut_at("c")
+    segment = model.segment(first, last)
+    assert [one.name for one in segment.graph.input] == ["b"]
+    assert [one.name for one in segment.graph.output] == ["c"]
+    assert "Abs" not in [node.op_type for node in segment.graph.node]
+    b = np.random.default_rng(0).normal(size=(3, 2, 6)).astype(np.float32)
+    passed = model.load(segment, "segment").run({"b": b}, ["c"])
+    rest = model.load(model.split(last).tail, "rest").run(passed, ["y"])
+    whole = model.load(model.split(first).tail, "whole").run({"b": b}, ["y"])
+    np.testing.assert_array_equal(rest["y"], whole["y"])
+
+
 def test_a_shape_crosses_where_nothing_tells_the_batch(tmp_path: Path) -> None:
     model = opened(
         model_of("""

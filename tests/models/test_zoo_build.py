@@ -60,6 +60,21 @@ def test_a_picture_goes_through_head_and_tail(bundle: Bundle) -> None:
     assert task.answer(split, geometry).to_json()["task"] == "detect"
 
 
+def test_every_tail_but_the_last_begins_with_a_segment_to_the_next_cut(bundle: Bundle) -> None:
+    *cuts, last = bundle.manifest.cuts
+    assert last.segment is None
+    for cut, following in zip(cuts, bundle.manifest.cuts[1:], strict=True):
+        assert cut.segment is not None
+        assert cut.segment.until == following.name
+        shape = (2, *cut.tensor.shape)
+        crossing = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+        whole = bundle.open_stage(cut.tail).run({cut.name: crossing})
+        passed = bundle.open_stage(cut.segment.stage).run({cut.name: crossing})
+        rest = bundle.open_stage(following.tail).run(passed)
+        for name, expected in whole.items():
+            np.testing.assert_allclose(rest[name], expected, atol=1e-4)
+
+
 def test_each_build_has_the_same_digest(bundle: Bundle, tmp_path: Path) -> None:
     assert open_bundle(tiny_darknet.build(tmp_path)).digest == bundle.digest
 

@@ -79,6 +79,28 @@ def test_both_ends_are_joined(package: Path, tmp_path: Path) -> None:
     assert (out / "rans.htrc").read_bytes() == b"a coding model"
 
 
+def test_the_way_to_where_the_tail_meets_the_network_is_a_stage(
+    package: Path, tmp_path: Path
+) -> None:
+    """What was trained lies beside both stages that need it, once."""
+    trained = onnx.load(package / "tail-b.onnx")
+    kernel = np.full(600, 5.0, np.float32)
+    trained.graph.initializer.append(numpy_helper.from_array(kernel, "spare"))
+    onnx.save(trained, package / "tail-b.onnx")
+    out = tmp_path / "out"
+    out.mkdir()
+    (part,) = released_cuts("net")
+    cut = _write(part, out)
+    assert cut.segment is not None
+    stage = cut.segment.stage
+    assert (cut.segment.until, stage.file) == ("late", "segment-b.onnx")
+    assert (stage.inputs, stage.outputs) == (part.cut.tail.inputs, part.cut.tail.outputs)
+    assert _run(out, stage, 1.0) == 5
+    assert (out / "tail-b.bin").stat().st_size >= kernel.nbytes
+    assert max((out / file).stat().st_size for file in (stage.file, cut.tail.file)) < kernel.nbytes
+    assert _run(out, cut.tail, 1.0) == 35
+
+
 def test_a_gate_gets_the_networks_own_trunk(package: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from edge_doubles import crossing, encoded
+from headtail.bench.mixed_cuts import compare
+from headtail.bench.report import Report
 from headtail.load.closed_loop import ClosedLoop
 from headtail.load.device_dialogue import devices, port_of
 from headtail.load.http_dialogue import HttpDialogue
@@ -25,8 +27,7 @@ def bundle(tmp_path: Path) -> Bundle:
     return open_bundle(tmp_path / "bundle")
 
 
-def _payload(bundle: Bundle) -> Payload:
-    cut = bundle.manifest.default_cut
+def _payload(bundle: Bundle, cut: str = "late") -> Payload:
     info, buffer = encoded(bundle, cut, crossing(bundle, cut), CODEC)
     return Payload(digest=bundle.digest, cut=cut, tensors=(info,), buffers=(buffer,))
 
@@ -43,6 +44,17 @@ def test_devices_are_answered_by_an_edge(bundle: Bundle, tmp_path: Path) -> None
         run = crowd.run(0.3)
     assert run.requests >= 4
     assert run.batch is not None
+
+
+@pytest.mark.long
+def test_an_edge_that_mixes_cuts_is_compared_with_one_that_does_not(bundle: Bundle) -> None:
+    report = Report("edge-mixed-cuts", {})
+    payloads = [_payload(bundle, cut) for cut in ("early", "late")]
+    compare(report, bundle, payloads, workers=1, rounds=1, seconds=0.1)
+    for setting in ("auto", "always", "never"):
+        for clients in (1, 2, 4):
+            assert report.figures[f"mixed_{setting}_requests_per_s_{clients}_clients"] > 0
+            assert report.figures[f"mixed_{setting}_cpu_ms_{clients}_clients"] >= 0
 
 
 def test_http_clients_are_answered_by_a_rival(bundle: Bundle, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from headtail_models.bundle.cut_rules import cut_problems
+from headtail_models.bundle.cut_rules import cut_problems, segment_problems
 from headtail_models.bundle.errors import (
     InconsistentManifestError,
     OversizedBundleError,
@@ -31,6 +31,7 @@ def check_consistency(manifest: Manifest, *, limits: Limits = DEFAULT_LIMITS) ->
         *_bundle_problems(manifest),
         *_stage_problems(manifest),
         *_input_problems(manifest),
+        *segment_problems(manifest),
     ]
     for cut in manifest.cuts:
         problems += [f"cut {cut.name!r}: {problem}" for problem in cut_problems(cut, manifest)]

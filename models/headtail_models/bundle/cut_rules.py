@@ -108,6 +108,31 @@ def _chain_problems(cut: Cut, manifest: Manifest) -> Iterator[str]:
         yield "the head's output is not the tail's input"
 
 
+def segment_problems(manifest: Manifest) -> Iterator[str]:
+    """Whether each segment and the tail of the cut that it leads to make up the tail that it
+    begins, by names, shapes and multiply-adds.
+
+    It leads to a cut with a shorter tail, or one as long that is listed later: no circles.
+    """
+    places = {cut.name: (-cut.tail.macs, index) for index, cut in enumerate(manifest.cuts)}
+    for cut in manifest.cuts:
+        if cut.segment is None:
+            continue
+        stage, until = cut.segment.stage, cut.segment.until
+        if until not in places:
+            yield f"cut {cut.name!r}: its segment leads to {until!r}, which is no cut"
+            continue
+        other = manifest.cuts[places[until][1]]
+        if places[until] <= places[cut.name]:
+            yield f"cut {cut.name!r}: its segment does not lead on, but to {until!r}"
+        if _specs(stage.inputs) != _specs(cut.tail.inputs):
+            yield f"cut {cut.name!r}: its segment's inputs are not the tail's"
+        if _specs(stage.outputs) != _specs(other.tail.inputs):
+            yield f"cut {cut.name!r}: its segment's outputs are not the inputs of {until!r}'s tail"
+        if stage.macs + other.tail.macs != cut.tail.macs:
+            yield f"cut {cut.name!r}: its segment and {until!r}'s tail do not add up to its tail"
+
+
 def _gate_problems(cut: Cut, manifest: Manifest) -> Iterator[str]:
     names = Counter(gate.name.casefold() for gate in cut.gates)
     yield from (f"gate {name!r} is there {n} times" for name, n in names.items() if n > 1)

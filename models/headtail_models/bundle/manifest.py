@@ -47,6 +47,7 @@ __all__ = [
     "Preprocess",
     "Provenance",
     "QuantiserTable",
+    "Segment",
     "Signal",
     "StageEntry",
     "TagTask",
@@ -235,6 +236,16 @@ class MeasuredPicture(_Part, frozen=True, kw_only=True):
     mean_bytes: float
 
 
+class Segment(_Part, frozen=True, kw_only=True):
+    """The beginning of a tail, up to the tensor that crosses at another cut, `until`.
+
+    That cut's tail is the rest of it, so that frames of both cuts may share the rest.
+    """
+
+    until: Identifier
+    stage: StageEntry
+
+
 class Cut(_Part, frozen=True, kw_only=True):
     """A place where the network may be cut: one tensor crosses.
 
@@ -247,6 +258,8 @@ class Cut(_Part, frozen=True, kw_only=True):
     gates: Annotated[tuple[Gate, ...], Meta(max_length=16)] = ()
     head: StageEntry
     tail: StageEntry
+    segment: Segment | None = None
+    """None where the tail meets no other cut's."""
     codecs: tuple[Word, ...]
     quantisers: dict[Word, QuantiserTable] = {}
     """Quantiser tables by base codec id (`q8`, `q4`, that of a coder)."""
@@ -275,6 +288,8 @@ class Cut(_Part, frozen=True, kw_only=True):
                 yield gate.trunk
             yield gate.branch
         yield from (self.head, self.tail)
+        if self.segment is not None:
+            yield self.segment.stage
 
 
 class YoloScale(_Part, frozen=True, kw_only=True):
@@ -364,8 +379,12 @@ _schema_decoder: Final = msgspec.json.Decoder(_SchemaOnly)
 def encode_manifest(manifest: Manifest) -> bytes:
     """The manifest as the bytes that go into a bundle."""
     content = msgspec.to_builtins(manifest)
+    # As it was before there were any: digests must stay.
     if not manifest.pictures:
-        del content["pictures"]  # as it was before there were any: digests must stay
+        del content["pictures"]
+    for cut in content["cuts"]:
+        if cut["segment"] is None:
+            del cut["segment"]
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 

@@ -50,6 +50,7 @@ from headtail_models.bundle.manifest import (
     Preprocess,
     Provenance,
     QuantiserTable,
+    Segment,
     StageEntry,
 )
 from headtail_models.bundle.writer import write_bundle
@@ -115,7 +116,7 @@ def write_stages(folder: Path, *, version: str = "1.0", gated: bool = False) -> 
         preprocess=Preprocess(kind="centre-crop", width=SIDE, height=SIDE, resize=SIDE),
         full=writer.stage("full", "picture", "early", "late", "logits"),
         cuts=(
-            _cut(writer, "early", before=("picture",), after=("late", "logits")),
+            _cut(writer, "early", before=("picture",), after=("late", "logits"), until="late"),
             _cut(writer, "late", before=("picture", "early"), after=("logits",)),
         ),
         default_cut="late",
@@ -137,7 +138,18 @@ def write_stages(folder: Path, *, version: str = "1.0", gated: bool = False) -> 
     )
 
 
-def _cut(writer: "_Writer", name: str, *, before: Sequence[str], after: Sequence[str]) -> Cut:
+def _cut(
+    writer: "_Writer",
+    name: str,
+    *,
+    before: Sequence[str],
+    after: Sequence[str],
+    until: str | None = None,
+) -> Cut:
+    segment = None
+    if until is not None:
+        stage = writer.stage(f"segment-{name}", name, *after[: after.index(until) + 1])
+        segment = Segment(until=until, stage=stage)
     head = writer.stage(f"head-{name}", *before, name)
     tail = writer.stage(f"tail-{name}", name, *after)
     seen = OnnxStage(writer.folder / head.file).run({"picture": noise(8, seed=1)})[name]
@@ -146,6 +158,7 @@ def _cut(writer: "_Writer", name: str, *, before: Sequence[str], after: Sequence
         name=name,
         head=head,
         tail=tail,
+        segment=segment,
         codecs=_CODECS,
         quantisers={"q8": table, "q4": table},
         measured=(Measured(codec="q8+zstd", value=0.74, drop=0.01, mean_bytes=700.5),),

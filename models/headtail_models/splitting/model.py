@@ -90,6 +90,11 @@ class OnnxModel:
         slicer = self._slicer
         return Split(cut=cut, head=slicer.head(cut), tail=slicer.tail(cut))
 
+    def segment(self, cut: Cut, until: Cut) -> Any:
+        """What leads from `cut` to a later one, whose head holds all of this one's, as
+        `onnx.ModelProto`."""
+        return self._slicer.segment(cut, until)
+
     def verify(self, split: Split, samples: Sequence[Mapping[str, Array]] = ()) -> Agreement:
         """Run head, then tail, against the whole on random inputs and on `samples`.
 

@@ -1,4 +1,4 @@
-"""Head and tail of a cut, as ONNX models of their own.
+"""Head and tail of a cut, and what lies between two cuts, as ONNX models of their own.
 
 Made here and not by `onnx.utils.extract_model`, which loses what a body of control flow captures,
 fails on names without a declared type, and takes an initialiser for an input.
@@ -54,13 +54,22 @@ class Slicer:
 
     def tail(self, cut: Cut) -> Any:
         """Of what is sent, the outputs that the head does not have."""
-        sent = [tensor.name for tensor in cut.sent]
         outputs = [name for name in self.graph.outputs if name not in cut.early]
         chosen = [node for node in self.graph.work if node.label not in cut.head]
+        return self._behind("tail", cut, chosen, outputs)
+
+    def segment(self, cut: Cut, until: Cut) -> Any:
+        """The beginning of the tail: of what is sent at `cut`, what crosses at a later one."""
+        outputs = [tensor.name for tensor in until.crossing]
+        chosen = [node for node in self.graph.work if node.label in until.head - cut.head]
+        return self._behind("segment", cut, chosen, outputs)
+
+    def _behind(self, name: str, cut: Cut, chosen: Sequence[Node], outputs: Sequence[str]) -> Any:
+        sent = [tensor.name for tensor in cut.sent]
         nodes = self._closed(chosen, outputs, given={*sent, *cut.rebuilt})
         made = list(self._rebuilt_shapes(cut))
         return self._part(
-            "tail",
+            name,
             [*made, *(self.model.graph.node[node.index] for node in nodes)],
             inputs=[self._border(name) for name in sent],
             outputs=[self._border(name) for name in outputs],

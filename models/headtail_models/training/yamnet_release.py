@@ -44,7 +44,7 @@ from headtail_models.zoo.yamnet_layers import JOIN, TRUNK, shape
 
 BUNDLE: Final = "yamnet-audio"
 NAME: Final = "bottleneck"
-STEPS: Final = {"rans-fine": 0.7, "rans": 1.0, "rans-coarse": 2.0, "rans-least": 3.5}
+STEPS: Final = {"rans-fine": 0.5, "rans": 1.0, "rans-coarse": 2.0, "rans-least": 3.5}
 """Quantiser steps by codec id: one set of weights, many rates."""
 CRITERION: Final[Criterion] = "max-probability"
 DROPS: Final = {"drop-2": 0.02, "drop-1": 0.01}

@@ -28,7 +28,14 @@ from torch import nn
 from headtail_fabric.errors import HeadtailError
 from headtail_models.assets import fetch
 from headtail_models.bottleneck.prior import Prior
-from headtail_models.bundle.manifest import Coder, Cut, Filter, Gate, StageEntry
+from headtail_models.bundle.manifest import (
+    Coder,
+    Cut,
+    Filter,
+    Gate,
+    QuantiserTable,
+    StageEntry,
+)
 from headtail_models.exits.filter_threshold import RecallReached, filter_threshold
 from headtail_models.nets.darknet import DarknetNet
 from headtail_models.stage import OnnxStage
@@ -64,8 +71,11 @@ STEPS: Final = {
 """Quantiser steps by codec id: one set of weights, five rates."""
 QUICK: Final = {"rans-quick": 0.75}
 """The same for coders with a table context."""
+PLAIN_STEP: Final = 0.75
+"""The same for levels of a byte each, under zstd (`q8+zstd`): more bytes, hardly any time."""
 RECALL: Final = 0.95
 """Of the frames in which the detector sees a person or a vehicle, so many must pass."""
+_PLAIN: Final = ("q8", "q8+zstd")
 _LATENTS: Final = "latents"
 _LOGITS: Final = "logits"
 _PHOTOS: Final = 128
@@ -128,7 +138,7 @@ class Release:
         )
 
     def quick_coders(self, name: str, teacher: DarknetNet) -> None:
-        """Fit the quick coders of a cut that was released before."""
+        """Fit the quick coders of a cut that was released before, and add the plain levels."""
         record = read_record(self._folder, name)
         after = next(layer for layer in (TRUNK, SHALLOW) if cut_name(layer) == record.after)
         latents = self._latents(record.cut.head, after, teacher)
@@ -210,7 +220,13 @@ class Release:
         self._write(record, coders | self._quick(name, latents))
 
     def _write(self, record: ReleasedCut, coders: dict[str, Coder]) -> None:
-        cut = msgspec.structs.replace(record.cut, codecs=tuple(coders), coders=coders)
+        channels = record.cut.tensor.shape[0]
+        cut = msgspec.structs.replace(
+            record.cut,
+            codecs=(*coders, *_PLAIN),
+            coders=coders,
+            quantisers={_PLAIN[0]: _step_table(PLAIN_STEP, channels)},
+        )
         write_record(msgspec.structs.replace(record, cut=cut), self._folder)
 
     def _quick(self, name: str, latents: Floats) -> dict[str, Coder]:
@@ -235,6 +251,11 @@ class Release:
         entry = write_stage(module, path, shape, inputs=inputs, output=output)
         self._console.print(f"{path.name}: {path.stat().st_size:,} B")
         return entry
+
+
+def _step_table(step: float, channels: int) -> QuantiserTable:
+    """Levels `step` apart, one of them at 0."""
+    return QuantiserTable(low=(-128 * step,) * channels, high=(127 * step,) * channels)
 
 
 def _open(recipe: Recipe, folder: Path, options: argparse.Namespace) -> Job:

@@ -8,6 +8,7 @@ order of their WordNet ids, are those of the asset `imagenet-names`.
 import json
 import tempfile
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +23,11 @@ from headtail_models.bundle.manifest import (
     Manifest,
     Preprocess,
     Provenance,
+    Segment,
     StageEntry,
     TensorSpec,
 )
+from headtail_models.splitting.cuts import Cut as Place
 from headtail_models.splitting.model import OnnxModel, open_model
 from headtail_models.splitting.weights import WEIGHTS
 from headtail_models.zoo.mobilenet_v2_errors import WeightsError
@@ -118,7 +121,8 @@ def write(
         writer = _Writer(model, folder)
         full = writer.stage("full.onnx", model.whole(), writer.macs(None))
         cuts = {
-            block_name(number): writer.cut(number, calibration, accuracy) for number in NATURAL_CUTS
+            block_name(number): writer.cut(number, following, calibration, accuracy)
+            for number, following in zip_longest(NATURAL_CUTS, NATURAL_CUTS[1:])
         }
     trained = [
         write_released(
@@ -163,7 +167,11 @@ class _Writer:
     def __init__(self, model: OnnxModel, folder: Path) -> None:
         self._model, self._folder = model, folder
 
-    def cut(self, number: int, calibration: Calibration, accuracy: Accuracy) -> Cut:
+    def cut(
+        self, number: int, following: int | None, calibration: Calibration, accuracy: Accuracy
+    ) -> Cut:
+        """The cut behind a block, whose tail meets that of the cut behind `following`, if any
+        does."""
         name = block_name(number)
         split = self._model.split(self._model.cut_at(name))
         before = self.macs(split.cut.head)
@@ -171,9 +179,21 @@ class _Writer:
             name=name,
             head=self.stage(f"head-{name}.onnx", split.head, before),
             tail=self.stage(f"tail-{name}.onnx", split.tail, self.macs(None) - before),
+            segment=None if following is None else self.segment(split.cut, following),
             codecs=_CODECS,
             quantisers=calibration.cuts[name],
             measured=accuracy.cuts.get(name, ()),
+        )
+
+    def segment(self, cut: Place, following: int) -> Segment:
+        until = self._model.cut_at(block_name(following))
+        return Segment(
+            until=until.name,
+            stage=self.stage(
+                f"segment-{cut.name}.onnx",
+                self._model.segment(cut, until),
+                self.macs(until.head - cut.head),
+            ),
         )
 
     def stage(self, file: str, proto: Any, macs: int) -> StageEntry:

@@ -16,18 +16,20 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headtail_models.bundle.manifest import Cut, Measured, StageEntry
+from headtail_models.bundle.manifest import Cut, Measured, Segment, StageEntry
 from headtail_models.zoo.errors import MissingExtraError
 
 try:
     import onnx
-    from onnx import compose, helper
+    from onnx import compose, external_data_helper, helper
 except ImportError as missing:
     raise MissingExtraError(
         f"building a bundle needs {missing.name}: pip install 'headtail[build]'"
     ) from None
 
 _FOLDER: Final = "released"
+_SMALL_BYTES: Final = 1024
+"""What is smaller stays in the graph."""
 
 
 class ReleasedCut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +64,8 @@ def write_released(
 ) -> Cut:
     """Copy the files of a part into `folder` and join its ends to the stages there.
 
-    `before` is the stage that ends where the part begins, `after` the one that goes on.
+    `before` is the stage that ends where the part begins, `after` the tail that goes on. The way to
+    where it does is a stage, too; what was trained of it lies in a file that both share.
     """
     cut = part.cut
     named = [coder.file for coder in cut.coders.values()]
@@ -78,32 +81,52 @@ def write_released(
         if gates:
             shutil.copyfile(source / head.file, folder / head.file)
         else:
-            head = _joined(folder / before.file, before, source / head.file, head, folder)
-        tail = _joined(source / cut.tail.file, cut.tail, folder / after.file, after, folder)
-    return replace(cut, gates=gates, head=head, tail=tail, measured=measured)
+            head = _joined(
+                folder / head.file, folder / before.file, before, source / head.file, head
+            )
+        segment = Segment(until=part.before, stage=_segment(cut, source, folder))
+    tail = _joined(
+        folder / cut.tail.file,
+        folder / segment.stage.file,
+        segment.stage,
+        folder / after.file,
+        after,
+    )
+    return replace(cut, gates=gates, head=head, tail=tail, segment=segment, measured=measured)
+
+
+def _segment(cut: Cut, source: Path, folder: Path) -> StageEntry:
+    """The trained beginning of the tail as a stage, its weights in a file beside it."""
+    stage = onnx.load(source / cut.tail.file)
+    weights = Path(cut.tail.file).with_suffix(".bin").name
+    external_data_helper.convert_model_to_external_data(
+        stage, location=weights, size_threshold=_SMALL_BYTES
+    )
+    name = f"segment-{cut.name}.onnx"
+    onnx.save_model(stage, folder / name)
+    return replace(cut.tail, file=name)
 
 
 def _joined(
-    first_path: Path, first: StageEntry, second_path: Path, second: StageEntry, folder: Path
+    path: Path, first_path: Path, first: StageEntry, second_path: Path, second: StageEntry
 ) -> StageEntry:
-    """Both stages as one file, called as the trained one; the first's output is the second's
-    input. Weights that lie outside stay where they are."""
+    """Both stages as one file; the first's output is the second's input. Weights that lie outside
+    stay where they are."""
     one = onnx.load(first_path, load_external_data=False)
     two = onnx.load(second_path, load_external_data=False)
     graph = compose.merge_graphs(
         one.graph, two.graph, [(first.outputs[0].name, second.inputs[0].name)]
     )
-    name = (first_path if first_path.parent != folder else second_path).name
-    graph.name = Path(name).stem
+    graph.name = path.stem
     model = helper.make_model(
         graph,
         opset_imports=one.opset_import,
         ir_version=one.ir_version,
         producer_name="headtail",
     )
-    (folder / name).write_bytes(model.SerializeToString(deterministic=True))
+    path.write_bytes(model.SerializeToString(deterministic=True))
     return StageEntry(
-        file=name,
+        file=path.name,
         inputs=first.inputs,
         outputs=second.outputs,
         macs=first.macs + second.macs,

@@ -67,6 +67,7 @@ def write(
             name=name,
             head=sides.head,
             tail=sides.tail,
+            segment=sides.segment,
             codecs=_CODECS,
             quantisers=calibration.cuts[name],
         )

@@ -6,6 +6,7 @@ asset `yolov3-tiny` names them.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from headtail_models.bundle.manifest import (
     Manifest,
     Preprocess,
     Provenance,
+    Segment,
     YoloScale,
 )
 from headtail_models.zoo.darknet import Network, Yolo, read_network
@@ -93,9 +95,12 @@ def write(
     """
     parameters = write_weights(network, folder / WEIGHTS)
     full = write_stage(network, folder / "full.onnx", after=-1, until=None, parameters=parameters)
+    places = cut_points(network)
     cuts = {
-        cut_name(layer): _write_cut(network, layer, folder, parameters, calibration, accuracy)
-        for layer in cut_points(network)
+        cut_name(layer): _write_cut(
+            network, layer, following, folder, parameters, calibration, accuracy
+        )
+        for layer, following in zip_longest(places, places[1:])
     }
     trained = [
         write_released(
@@ -138,12 +143,21 @@ def write(
 def _write_cut(
     network: Network,
     layer: int,
+    following: int | None,
     folder: Path,
     parameters: Mapping[str, Parameter],
     calibration: Calibration,
     accuracy: Accuracy,
 ) -> Cut:
+    """The cut behind `layer`, whose tail meets that of the cut behind `following`, if any does."""
     name = cut_name(layer)
+    segment = None
+    if following is not None:
+        path = folder / f"segment-{name}.onnx"
+        segment = Segment(
+            until=cut_name(following),
+            stage=write_stage(network, path, after=layer, until=following, parameters=parameters),
+        )
     return Cut(
         name=name,
         head=write_stage(
@@ -152,6 +166,7 @@ def _write_cut(
         tail=write_stage(
             network, folder / f"tail-{name}.onnx", after=layer, until=None, parameters=parameters
         ),
+        segment=segment,
         codecs=_CODECS,
         quantisers=calibration.cuts[name],
         measured=accuracy.cuts.get(name, ()),

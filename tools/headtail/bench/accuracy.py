@@ -176,7 +176,8 @@ def _plot(evaluation: Evaluation, path: Path, title: str) -> None:
     )
     for panel, (label, value, full) in zip(panels, measures, strict=True):
         panel.axhline(full, color="grey", linewidth=0.8, linestyle="--", label="full model")
-        for series, marker, points in _series(evaluation):
+        for series, marker, variants in _series(evaluation):
+            points = sorted(variants, key=lambda variant: variant.mean_bytes)
             sizes, values = [v.mean_bytes for v in points], [value(v) for v in points]
             panel.plot(sizes, values, marker, label=series, linewidth=0.8, markersize=5)
             for variant, size, height in zip(points, sizes, values, strict=True):

@@ -14,6 +14,7 @@ from typing import Final
 
 from rich.progress import Progress
 
+from headtail.bench.mixed_cuts import compare
 from headtail.bench.report import Report
 from headtail.load.bare import bare_loop
 from headtail.load.closed_loop import ClosedLoop
@@ -22,7 +23,7 @@ from headtail.load.payload import real_payload
 from headtail.load.served import Served
 from headtail.local_edge import LocalEdge
 from headtail.provision import ensure_bundle
-from headtail_models.bundle import open_bundle
+from headtail_models.bundle import Bundle, open_bundle
 
 _IN_FLIGHT: Final = 4
 _CLIENTS: Final = (1, 4, 16)
@@ -32,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", default="yolov3-tiny-coco", help="what is served")
     parser.add_argument("--cut", default="", help="the bundle's default when not given")
     parser.add_argument("--codec", default="", help="the bundle's default when not given")
+    parser.add_argument(
+        "--cuts",
+        type=lambda words: tuple(words.split(",")),
+        default=(),
+        metavar="CUT,CUT",
+        help="in place of all that: devices at these cuts at once, their batches mixed and not",
+    )
     parser.add_argument("--turns", type=int, default=3, help="turns a contender (default 3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a turn (default 3)")
     parser.add_argument("--workers", type=int, default=2, help="of the edge, and of the bare loop")
@@ -40,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Report:
     path = ensure_bundle(options.bundle)
     bundle = open_bundle(path)
+    if options.cuts:
+        return _mixed(options, bundle)
     payload = real_payload(bundle, options.cut, options.codec)
     report = Report(
         "edge",
@@ -103,4 +113,29 @@ def run(options: argparse.Namespace) -> Report:
     report.table("Tail requests answered a second", columns, rows)
     report.note("The bare loop computes the tail alone: it decodes nothing and finds no boxes.")
     report.target("edge_ratio_batch", min(ratios), ">=", 0.85)
+    return report
+
+
+def _mixed(options: argparse.Namespace, bundle: Bundle) -> Report:
+    report = Report(
+        "edge-mixed-cuts",
+        {
+            "bundle": bundle.name,
+            "cuts": ",".join(options.cuts),
+            "codec": options.codec or bundle.manifest.default_codec,
+            "workers": options.workers,
+            "threads_a_worker": 1,
+            "in_flight_a_client": 1,
+            "turns": options.turns,
+            "seconds": options.seconds,
+        },
+    )
+    compare(
+        report,
+        bundle,
+        [real_payload(bundle, cut, options.codec) for cut in options.cuts],
+        workers=options.workers,
+        rounds=options.turns,
+        seconds=options.seconds,
+    )
     return report
