@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from headtail_edge.batcher import Batcher
+from headtail_edge.batcher import Batch, Batcher
 from headtail_edge.canary import Canaries
 from headtail_edge.costs import Costs
 from headtail_edge.health import Health
@@ -20,6 +20,7 @@ from headtail_edge.push import PushCore
 from headtail_edge.pushed import PushedBundles
 from headtail_edge.registry import BundleRegistry
 from headtail_edge.server import EdgeServer
+from headtail_edge.spent import Spent, Took
 from headtail_edge.tail_runner import Runner, TailRunner
 from headtail_edge.tenants import Flow, LimitsConfig, TenantConfig, Tenants
 from headtail_edge.worker import Worker
@@ -56,6 +57,13 @@ def encoded(bundle: Bundle, cut: str, tensor: Array, codec: str) -> tuple[Tensor
         quantiser=codecs.table(codec),
     )
     return info, codecs.new(codec).encode(tensor)
+
+
+def took(batch: Batch[Job], seconds: float) -> Spent:
+    """That the tail of a batch of one cut took so long."""
+    (plan,) = {job.plan for job in batch.jobs}
+    jobs = len(batch.jobs)
+    return Spent(runs=[Took(plan=plan.key, jobs=jobs, gmacs=plan.gmacs, seconds=seconds)])
 
 
 def write_with_a_bad_coder(folder: Path) -> Bundle:
@@ -131,7 +139,7 @@ class Rig:
         tenants: Mapping[str, TenantConfig] | None = None,
         limits: LimitsConfig | None = None,
         canary: Mapping[str, float] | None = None,
-        **batching: int,
+        **batching: Any,
     ) -> None:
         self.clock = FakeClock(100.0)
         self.link = MemoryLink(self.clock)

@@ -5,20 +5,24 @@ import heapq
 import random
 from dataclasses import dataclass
 
-from edge_doubles import CountingMetrics, crossing, encoded
+from edge_doubles import CountingMetrics, crossing, encoded, took
 from headtail_edge.batcher import Batch, Batcher
 from headtail_edge.costs import Costs
 from headtail_edge.job import Job
 from headtail_edge.job_queue import JobQueue
 from headtail_edge.metrics import EdgeMetrics
+from headtail_edge.mixing import MixedCuts
 from headtail_edge.plan import plans_of
-from headtail_edge.tail_runner import Spent
+from headtail_edge.spent import Spent, Took
 from headtail_edge.tenants import Flow
 from headtail_fabric.clock import FakeClock
 from headtail_models.bundle import Bundle
 
 FIXED_S, EACH_S = 0.02, 0.01
 """What a batch takes, give or take a tenth; four jobs a batch make 66 a second a worker."""
+SEGMENT_S = 0.002
+"""What a run of the segment from `early` to `late` costs beside `EACH_S` a job; the whole tail from
+`early` on takes `EACH_S` more a job than that from `late` on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,7 @@ class Traffic:
     per_s: float
     deadline_s: float = 60.0
     weight: float = 1.0
+    cut: str = "late"
 
 
 @dataclass(kw_only=True)
@@ -54,6 +59,7 @@ class EdgeSimulation:
         workers: int = 1,
         admission: bool = True,
         slack_s: float = 0.1,
+        mixed_cuts: MixedCuts = "auto",
         seed: int = 0,
     ) -> None:
         self._draw = random.Random(seed)
@@ -62,16 +68,24 @@ class EdgeSimulation:
         self._idle = workers
         costs = Costs()
         self._queue = JobQueue(
-            Batcher[Job](max_batch=4, queue_limit=100_000, costs=costs, slack_s=slack_s),
+            Batcher[Job](
+                max_batch=4,
+                queue_limit=100_000,
+                costs=costs,
+                slack_s=slack_s,
+                mixed_cuts=mixed_cuts,
+            ),
             costs=costs,
             workers=workers,
             metrics=EdgeMetrics(CountingMetrics()),
             clock=self._clock,
         )
-        self._plan = next(p for p in plans_of(bundle, threads=1) if p.key.cut == "late")
-        self._content = encoded(bundle, "late", crossing(bundle, "late"), "raw")
+        self._plans = {plan.key.cut: plan for plan in plans_of(bundle, threads=1)}
+        self._contents = {
+            cut: encoded(bundle, cut, crossing(bundle, cut), "raw") for cut in ("early", "late")
+        }
         self._fates: dict[int, Fate] = {}
-        self._running: list[tuple[float, int, Batch[Job], float]] = []
+        self._running: list[tuple[float, int, Batch[Job], Spent]] = []
 
     def run(self, traffics: list[Traffic], *, seconds: float) -> list[Fate]:
         """Requests for that long, then the rest of the work; all of them in order of arrival."""
@@ -102,11 +116,11 @@ class EdgeSimulation:
 
     def _arrive(self, traffic: Traffic) -> None:
         now = self._clock.now()
-        tensor, payload = self._content
+        tensor, payload = self._contents[traffic.cut]
         job = Job(
             session=b"s",
             id=len(self._fates),
-            plan=self._plan,
+            plan=self._plans[traffic.cut],
             tensor=tensor,
             payload=payload,
             arrived_at=now,
@@ -127,13 +141,39 @@ class EdgeSimulation:
         now = self._clock.now()
         for job in batch.jobs:
             self._fates[job.id].waited_s = now - job.arrived_at
-        took_s = (FIXED_S + EACH_S * len(batch.jobs)) * self._draw.uniform(0.9, 1.1)
-        heapq.heappush(self._running, (now + took_s, batch.jobs[0].id, batch, took_s))
+        spent = self._spent(batch)
+        took_s = sum(run.seconds for run in spent.runs)
+        heapq.heappush(self._running, (now + took_s, batch.jobs[0].id, batch, spent))
+
+    def _spent(self, batch: Batch[Job]) -> Spent:
+        early = sum(job.key.cut == "early" for job in batch.jobs)
+        if early in (0, len(batch.jobs)):
+            seconds = FIXED_S + EACH_S * (len(batch.jobs) + early)
+            return took(batch, self._about(seconds))
+        segment, late = self._plans["early"].onward, self._plans["late"]
+        assert segment is not None
+        passing = Took(
+            plan=segment.key.start,
+            until=segment.key.until,
+            jobs=early,
+            gmacs=segment.gmacs,
+            seconds=self._about(SEGMENT_S + EACH_S * early),
+        )
+        rest = Took(
+            plan=late.key,
+            jobs=len(batch.jobs),
+            gmacs=late.gmacs,
+            seconds=self._about(FIXED_S + EACH_S * len(batch.jobs)),
+        )
+        return Spent(runs=[passing, rest])
+
+    def _about(self, seconds: float) -> float:
+        return seconds * self._draw.uniform(0.9, 1.1)
 
     def _finish(self) -> None:
-        ended_at, _, batch, took_s = heapq.heappop(self._running)
+        ended_at, _, batch, spent = heapq.heappop(self._running)
         self._clock.advance(ended_at - self._clock.now())
-        self._queue.done(batch, Spent(computing_s=took_s, jobs=len(batch.jobs)))
+        self._queue.done(batch, spent)
         self._idle += 1
         for job in batch.jobs:
             fate = self._fates[job.id]

@@ -70,7 +70,7 @@ def test_list(run: Run, cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = run("list")
     assert "specimen" in printed
     assert cached.name[:12] in printed
-    assert "6.28 kB" in printed
+    assert "6.53 kB" in printed
     assert "Not built yet" not in printed
     (cached / "manifest.json").write_text("{}")
     assert "damaged: manifest.json is another one" in run("list")
@@ -147,10 +147,10 @@ def test_keys_sign_pack_verify(run: Run, folder: Path, tmp_path: Path) -> None:
     assert run("pack", folder).startswith("specimen-1.0.headtail  ")
     packed = tmp_path / "specimen-1.0.headtail"
     assert run("verify", packed) == (
-        f"specimen-1.0: 6 files whole; signed by {fingerprint} (not checked against trusted keys)\n"
+        f"specimen-1.0: 7 files whole; signed by {fingerprint} (not checked against trusted keys)\n"
     )
     assert run("verify", packed, "--trust", "site.pub", "--load") == (
-        f"specimen-1.0: 6 files whole, every stage loads; signed by {fingerprint} (trusted)\n"
+        f"specimen-1.0: 7 files whole, every stage loads; signed by {fingerprint} (trusted)\n"
     )
     run("keys", "new", "other")
     run("verify", packed, "--trust", "other.pub", "--trust", "site.pub")
@@ -161,7 +161,7 @@ def test_keys_sign_pack_verify(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_verify_finds_the_fault(run: Run, folder: Path) -> None:
-    assert run("verify", folder) == "specimen-1.0: 6 files whole; unsigned\n"
+    assert run("verify", folder) == "specimen-1.0: 7 files whole; unsigned\n"
     run("keys", "new", "site")
     with pytest.raises(UnsignedBundleError):
         run("verify", folder, "--trust", "site.pub")
@@ -231,7 +231,7 @@ def test_steps_of_several_sizes_are_shown_as_a_range(run: Run, tmp_path: Path) -
 
 
 def test_verify_loads_gates_and_coders_when_asked(run: Run, gated: Path, tmp_path: Path) -> None:
-    assert "14 files whole, every stage loads" in run("verify", gated, "--load")
+    assert "15 files whole, every stage loads" in run("verify", gated, "--load")
     source = tmp_path / "source"
     source.mkdir()
     manifest = write_stages(source, gated=True)
