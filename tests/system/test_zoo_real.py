@@ -60,7 +60,7 @@ def test_the_trained_cuts_are_light_and_measured(bundle: Bundle) -> None:
         cut = bundle.cut(name)
         # The context model that the device runs is counted.
         assert cut.device_macs <= share * manifest.full.macs
-        assert {measured.codec for measured in cut.measured} == set(cut.coders)
+        assert {measured.codec for measured in cut.measured} == set(cut.codecs)
         sizes = [measured.mean_bytes for measured in cut.measured]
         assert max(sizes) < 7000
 

@@ -61,7 +61,7 @@ COMMANDS: Final = (
     Command("plan", "find where to cut an ONNX model for a link and a device"),
     Command("split", "cut an ONNX model into head and tail"),
     Command("export", "make heads for microcontrollers"),
-    Command("node", "make the files of a microcontroller"),
+    Command("node", "make and check the files of a microcontroller"),
     Command("train", "train a bottleneck or early exits by a recipe"),
     Command("bundle", "build, check, sign and pack bundles"),
     Command("assets", "fetch pretrained weights and sample clips"),
