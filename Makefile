@@ -27,8 +27,10 @@ types: $(VENV)/.dev $(VENV)/.stubs  ## mypy --strict, and the firmware against i
 imports: $(VENV)/.dev  ## import-linter
 	$(BIN)/lint-imports
 
+# Many tests wait for processes: two at a time take half as long on two cores.
+WORKERS ?= 2
 unit: $(VENV)/.dev  ## pytest, the system tests with real processes and sockets included
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 bench: $(VENV)/.dev  ## every benchmark; figures go to out/bench-NAME.json
 	mkdir -p out
