@@ -131,6 +131,8 @@ class Evil:
         (b"no gzip", "BadGzipFile"),
         (gzip.compress(b"cut short")[:-9], "EOFError|Unpickling"),
     ],
+    # The bytes would have the time in them, and each of several test processes its own name.
+    ids=["a call", "no lists", "no dict", "no end", "no gzip", "cut short"],
 )
 def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / FILE).write_bytes(content)
