@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from headtail.bench.report import Report
+from headtail.provision import ensure_bundle
 from headtail_cloud.core.task import PrefillChunk, TailItem, Task
 from headtail_cloud.engines.loading import describe_tails
 from headtail_cloud.engines.served_tail import TailInput
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(report: Report, options: argparse.Namespace) -> None:
     rows: list[list[str | float]] = []
+    ensure_bundle(options.tail.partition(":")[0])
     tail = _ladder(_tail(options.tail), options.starts, rows)
     report.target("cold_start_fork_p50_ms", _p50(tail["resident"].ready_ms), "<=", _TARGET_MS)
     _note(report, "cold_start", tail)

@@ -41,6 +41,7 @@ from headtail.bench.cloud.mix import (
     tell,
 )
 from headtail.bench.report import Report
+from headtail.provision import ensure_bundle
 from headtail_cloud.core.cost_model import CostModel
 from headtail_cloud.core.engine import Capacity, Engine, StateRef
 from headtail_cloud.core.options import SchedulerOptions
@@ -138,6 +139,7 @@ class _Halved:
 
 
 def measure(report: Report, options: argparse.Namespace) -> None:
+    ensure_bundle(options.live_tail.partition(":")[0])
     (tail,) = load_tails([options.live_tail])
     checkpoint = _first_layers(model_store.checkpoint(options.model), options.live_layers)
     engines = _Engines(checkpoint=checkpoint, tail=tail)
