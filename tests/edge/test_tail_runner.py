@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from edge_doubles import SHARE, ScriptedStage, crossing, encoded
+from edge_doubles import ScriptedStage, crossing, encoded, job
 from headtail_edge.job import Job
 from headtail_edge.plan import TailPlan, plans_of
 from headtail_edge.stage_memory import LazyStage
@@ -20,7 +20,7 @@ from headtail_edge.tail_runner import Answer, Failure, TailRunner
 from headtail_fabric.clock import FakeClock
 from headtail_fabric.codec import TensorCodec, codec_for
 from headtail_fabric.codec.base import Array
-from headtail_fabric.wire import Buffer, DType, ErrorCode, TensorInfo
+from headtail_fabric.wire import DType, ErrorCode, TensorInfo
 from headtail_models.bundle import Bundle
 from headtail_models.bundle.codecs import TensorCodecs
 from headtail_models.task import Task, task_for
@@ -28,19 +28,6 @@ from headtail_models.task import Task, task_for
 
 def plan_at(bundle: Bundle, cut: str) -> TailPlan:
     return next(plan for plan in plans_of(bundle, threads=1) if plan.key.cut == cut)
-
-
-def job(plan: TailPlan, tensor: TensorInfo, payload: Buffer, *, id: int = 1) -> Job:
-    return Job(
-        session=b"s" * 16,
-        id=id,
-        plan=plan,
-        tensor=tensor,
-        payload=payload,
-        arrived_at=0.0,
-        deadline_at=9.0,
-        share=SHARE,
-    )
 
 
 def jobs(bundle: Bundle, plan: TailPlan, count: int, codec: str = "raw") -> list[Job]:

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 import tiny_darknet
-from edge_doubles import SHARE, Rig, ScriptedStage, crossing, encoded, events, send
+from edge_doubles import Rig, ScriptedStage, crossing, encoded, events, job, send
 from headtail_edge.job import Job
 from headtail_edge.mixing import Hop
 from headtail_edge.plan import PlanKey, SegmentKey, TailPlan, meeting, plans_of
@@ -31,18 +31,9 @@ def plans(bundle: Bundle) -> dict[str, TailPlan]:
     return {plan.key.cut: plan for plan in plans_of(bundle, threads=1)}
 
 
-def job(bundle: Bundle, plan: TailPlan, id: int, codec: str = "raw") -> Job:
-    tensor, payload = encoded(bundle, plan.key.cut, crossing(bundle, plan.key.cut, seed=id), codec)
-    return Job(
-        session=b"s" * 16,
-        id=id,
-        plan=plan,
-        tensor=tensor,
-        payload=payload,
-        arrived_at=0.0,
-        deadline_at=9.0,
-        share=SHARE,
-    )
+def crossed(bundle: Bundle, plan: TailPlan, id: int, codec: str = "raw") -> Job:
+    cut = plan.key.cut
+    return job(plan, *encoded(bundle, cut, crossing(bundle, cut, seed=id), codec), id=id)
 
 
 def run(batch: Sequence[Job]) -> Ran:
@@ -95,10 +86,10 @@ class Watched:
 def test_what_lies_behind_the_later_cut_runs_once_for_all(specimen: Bundle) -> None:
     watched = Watched(specimen)
     batch = [
-        job(specimen, watched.late, 0),
-        job(specimen, watched.early, 1, "q8+zstd"),
-        job(specimen, watched.early, 2),
-        job(specimen, watched.late, 3, "q4"),
+        crossed(specimen, watched.late, 0),
+        crossed(specimen, watched.early, 1, "q8+zstd"),
+        crossed(specimen, watched.early, 2),
+        crossed(specimen, watched.late, 3, "q4"),
     ]
     ran = run(batch)
     assert (watched.segment.batches, watched.rest.batches, watched.own.batches) == ([2], [4], [])
@@ -119,7 +110,10 @@ def test_what_lies_behind_the_later_cut_runs_once_for_all(specimen: Bundle) -> N
 
 def test_a_bad_payload_costs_its_sender_alone(specimen: Bundle) -> None:
     watched = Watched(specimen)
-    batch = [job(specimen, watched.late, 0), *(job(specimen, watched.early, i) for i in (1, 2))]
+    batch = [
+        crossed(specimen, watched.late, 0),
+        *(crossed(specimen, watched.early, i) for i in (1, 2)),
+    ]
     batch[1] = structs.replace(batch[1], payload=b"nonsense")
     ran = run(batch)
     (failure,) = [outcome for outcome in ran.outcomes if isinstance(outcome, Failure)]
@@ -130,8 +124,8 @@ def test_a_bad_payload_costs_its_sender_alone(specimen: Bundle) -> None:
 
 def test_when_only_one_cut_has_good_payloads_its_own_tail_runs(specimen: Bundle) -> None:
     watched = Watched(specimen)
-    bad = structs.replace(job(specimen, watched.late, 0), payload=b"nonsense")
-    assert answers(run([bad, job(specimen, watched.early, 1)])).keys() == {1}
+    bad = structs.replace(crossed(specimen, watched.late, 0), payload=b"nonsense")
+    assert answers(run([bad, crossed(specimen, watched.early, 1)])).keys() == {1}
     assert (watched.own.batches, watched.segment.batches, watched.rest.batches) == ([1], [], [])
 
 
@@ -139,7 +133,10 @@ def test_a_segment_that_fails_leaves_every_job_its_own_tail(
     specimen: Bundle, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched = Watched(specimen, segment_fails=lambda tensor: True)
-    batch = [job(specimen, watched.late, 0), *(job(specimen, watched.early, i) for i in (1, 2))]
+    batch = [
+        crossed(specimen, watched.late, 0),
+        *(crossed(specimen, watched.early, i) for i in (1, 2)),
+    ]
     with caplog.at_level(logging.CRITICAL):
         ran = run(batch)
     assert (watched.own.batches, watched.rest.batches) == ([2], [1])
@@ -158,7 +155,7 @@ def test_a_segment_that_can_not_be_opened_leaves_every_job_its_own_tail(
     assert watched.early.onward is not None
     early = replace(watched.early, onward=replace(watched.early.onward, stage=LazyStage(broken)))
     with caplog.at_level(logging.CRITICAL):
-        ran = run([job(specimen, watched.late, 0), job(specimen, early, 1)])
+        ran = run([crossed(specimen, watched.late, 0), crossed(specimen, early, 1)])
     assert answers(ran).keys() == {0, 1}
 
 
@@ -167,7 +164,9 @@ def test_what_one_job_brings_about_in_the_shared_rest_costs_it_alone(
 ) -> None:
     poison = crossing(specimen, "late", seed=0)
     watched = Watched(specimen, rest_fails=lambda tensor: bool((tensor == poison[0]).any()))
-    batch = [job(specimen, watched.late, i) for i in (0, 3)] + [job(specimen, watched.early, 1)]
+    batch = [crossed(specimen, watched.late, i) for i in (0, 3)] + [
+        crossed(specimen, watched.early, 1)
+    ]
     with caplog.at_level(logging.CRITICAL):
         ran = run(batch)
     (failure,) = [outcome for outcome in ran.outcomes if isinstance(outcome, Failure)]
@@ -183,7 +182,10 @@ def test_timings_add_up_to_the_time_at_the_edge(specimen: Bundle) -> None:
         return False
 
     watched = Watched(specimen, segment_fails=slow, rest_fails=slow)
-    batch = [job(specimen, watched.late, 0), *(job(specimen, watched.early, i) for i in (1, 2))]
+    batch = [
+        crossed(specimen, watched.late, 0),
+        *(crossed(specimen, watched.early, i) for i in (1, 2)),
+    ]
     ran = TailRunner(clock=clock).run(batch)
     for outcome in ran.outcomes:
         assert isinstance(outcome, Answer)
@@ -194,7 +196,7 @@ def test_timings_add_up_to_the_time_at_the_edge(specimen: Bundle) -> None:
 
 def test_jobs_whose_ways_never_meet_are_computed_one_cut_after_the_other(gated: Bundle) -> None:
     known = plans(gated)
-    batch = [job(gated, known["code"], 0), job(gated, known["late"], 1)]
+    batch = [crossed(gated, known["code"], 0), crossed(gated, known["late"], 1)]
     ran = run(batch)
     assert [took.until for took in ran.spent.runs] == [None, None]
     assert_answered_as_alone(ran, batch)
@@ -212,7 +214,7 @@ def test_a_chain_of_segments_takes_up_who_comes_in_on_the_way(
 ) -> None:
     known = plans(detector)
     batch = [
-        job(detector, known[cut], 10 * number + again)
+        crossed(detector, known[cut], 10 * number + again)
         for again in range(2)
         for number, cut in enumerate(cuts)
     ]

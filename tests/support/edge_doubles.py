@@ -16,6 +16,7 @@ from headtail_edge.job import Job
 from headtail_edge.job_queue import JobQueue
 from headtail_edge.metrics import EdgeMetrics
 from headtail_edge.part_store import PartStore
+from headtail_edge.plan import TailPlan
 from headtail_edge.push import PushCore
 from headtail_edge.pushed import PushedBundles
 from headtail_edge.registry import BundleRegistry
@@ -38,6 +39,20 @@ from headtail_models.bundle.specimen import write_specimen
 from headtail_models.stage import Stage
 
 SHARE = Flow(name="device cam", weight=1.0, quota=1000, rate=None)
+
+
+def job(plan: TailPlan, tensor: TensorInfo, payload: Buffer, *, id: int = 1) -> Job:
+    """That came at 0 and has 9 s."""
+    return Job(
+        session=b"s" * 16,
+        id=id,
+        plan=plan,
+        tensor=tensor,
+        payload=payload,
+        arrived_at=0.0,
+        deadline_at=9.0,
+        share=SHARE,
+    )
 
 
 def crossing(bundle: Bundle, cut: str, *, seed: int = 0) -> Array:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cloud_doubles import tail
-from headtail_cloud.core.actions import Finish
+from headtail_cloud.core.actions import Accept, Finish, Outcome, Reject
 from headtail_cloud.dispatch.events import FleetAction, Moved
 from headtail_cloud.dispatch.group import GroupPlan
 from headtail_cloud.runtime.fleet import FleetRuntime, LiveGroup
@@ -48,6 +48,17 @@ class Live:
         end = await asyncio.wait_for(self.runtime.submit(request).end(), PATIENCE_S)
         assert isinstance(end, Finish), end
         return end
+
+    async def tokens(self, request: Any) -> list[int]:
+        """All of a text that is accepted and ends well."""
+        told = []
+        async for what in self.runtime.submit(request):
+            assert not isinstance(what, Reject)
+            if isinstance(what, Finish):
+                assert what.outcome is Outcome.DONE, what.message
+            elif not isinstance(what, Accept):
+                told.append(what.token)
+        return told
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):

@@ -7,13 +7,12 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cloud_doubles import said, tail, text
-from headtail_cloud.core.actions import Accept, Finish, Outcome, Reject
+from headtail_cloud.core.actions import Outcome
 from headtail_cloud.dispatch.group import GroupPlan
 from headtail_cloud.engines.served_tail import TailInput
 from headtail_cloud.instances.autoscaler import ScalingOptions
@@ -104,7 +103,7 @@ def test_a_worker_killed_from_outside_in_prefills_and_decodes(tmp_path: Path) ->
         async with fleet(tmp_path, pace_s=0.005) as live:
             prompts = [list(range(n * 100, n * 100 + 25)) for n in range(4)]
             running = [
-                asyncio.ensure_future(tokens(live, text(n, prompt, max_tokens=40)))
+                asyncio.ensure_future(live.tokens(text(n, prompt, max_tokens=40)))
                 for n, prompt in enumerate(prompts)
             ]
             for _ in range(2):
@@ -116,23 +115,12 @@ def test_a_worker_killed_from_outside_in_prefills_and_decodes(tmp_path: Path) ->
     asyncio.run(main())
 
 
-async def tokens(live: Live, request: Any) -> list[int]:
-    told = []
-    async for what in live.runtime.submit(request):
-        assert not isinstance(what, Reject)
-        if isinstance(what, Finish):
-            assert what.outcome is Outcome.DONE, what.message
-        elif not isinstance(what, Accept):
-            told.append(what.token)
-    return told
-
-
 def test_texts_move_between_processes_while_they_are_written(tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(tmp_path, prefills=1, pace_s=0.002) as live:
             prompts = [list(range(n * 100, n * 100 + 20)) for n in range(3)]
             running = [
-                tokens(live, text(n, prompt, max_tokens=30)) for n, prompt in enumerate(prompts)
+                live.tokens(text(n, prompt, max_tokens=30)) for n, prompt in enumerate(prompts)
             ]
             for prompt, said_ in zip(prompts, await asyncio.gather(*running), strict=True):
                 assert said_ == said(prompt, 30)
@@ -148,7 +136,7 @@ def test_a_worker_killed_in_a_move(tmp_path: Path, which: int) -> None:
     async def main() -> None:
         async with fleet(tmp_path, prefills=1, pace_s=0.02) as live:
             prompt = list(range(40))
-            running = asyncio.ensure_future(tokens(live, text(1, prompt, max_tokens=12)))
+            running = asyncio.ensure_future(live.tokens(text(1, prompt, max_tokens=12)))
             relocation = live.runtime._fleet._relocation
             await live.until(lambda: bool(relocation._under))
             os.kill(live.pids()[which], signal.SIGKILL)

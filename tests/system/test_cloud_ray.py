@@ -17,14 +17,13 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cloud_doubles import said, tail, text
 from headtail_cloud.config import RayConfig
-from headtail_cloud.core.actions import Accept, Finish, Outcome, Reject
+from headtail_cloud.core.actions import Outcome
 from headtail_cloud.dispatch.group import GroupPlan
 from headtail_cloud.engines.served_tail import TailInput
 from headtail_cloud.instances.autoscaler import ScalingOptions
@@ -188,23 +187,12 @@ def test_texts_move_between_actors_while_they_are_written(
     async def main() -> None:
         async with fleet(cluster, tmp_path, prefills=1) as live:
             prompts = [list(range(n * 100, n * 100 + 20)) for n in range(3)]
-            tokens = [written(live, text(n, p, max_tokens=30)) for n, p in enumerate(prompts)]
+            tokens = [live.tokens(text(n, p, max_tokens=30)) for n, p in enumerate(prompts)]
             for prompt, got in zip(prompts, await asyncio.gather(*tokens), strict=True):
                 assert got == said(prompt, 30)
             assert len(live.seen.moves) == 3
 
     asyncio.run(main())
-
-
-async def written(live: Live, request: Any) -> list[int]:
-    told = []
-    async for what in live.runtime.submit(request):
-        assert not isinstance(what, Reject)
-        if isinstance(what, Finish):
-            assert what.outcome is Outcome.DONE, what.message
-        elif not isinstance(what, Accept):
-            told.append(what.token)
-    return told
 
 
 def test_an_engine_that_can_not_be_loaded(cluster: RayCluster) -> None:

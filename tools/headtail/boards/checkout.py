@@ -1,6 +1,5 @@
 """The firmware's sources, which are in the repository and in no installed package."""
 
-import os
 import runpy
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from headtail_fabric.config import cache_home
 from headtail_fabric.errors import ConfigError
 
 FIRMWARE: Final = Path(__file__).parents[3] / "firmware"
@@ -24,8 +24,7 @@ class NoFirmwareError(ConfigError):
 
 def find_natmod(architecture: str) -> Path | None:
     """Where `firmware/natmod/build.sh` left its modules, if one is for this processor."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "headtail" / "firmware-natmod"
+    folder = cache_home() / "firmware-natmod"
     return folder if (folder / architecture / "natmod.mpy").exists() else None
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from headtail_fabric.config import cache_home
+
 _BOOT_S: Final = 20.0
 _PIECE: Final = 4096
 _RAW, _RUN, _END = b"\x01", b"\x04", b"\x04"
@@ -57,8 +59,7 @@ class BoardError(Exception):
 
 def find_firmware(folder: Path | None = None) -> Path | None:
     """What `build.sh` made, where QEMU is there to run it; else None."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    firmware = (folder or cache / "headtail" / "firmware-emulated") / "firmware.elf"
+    firmware = (folder or cache_home() / "firmware-emulated") / "firmware.elf"
     return firmware if firmware.exists() and shutil.which("qemu-system-arm") else None
 
 
