@@ -29,8 +29,10 @@ imports: $(VENV)/.dev  ## import-linter
 
 # Many tests wait for processes: two at a time take half as long on two cores.
 WORKERS ?= 2
+# How often a failing test is run again; each that needed it is named at the end.
+RERUNS ?= 0
 unit: $(VENV)/.dev  ## pytest, the system tests with real processes and sockets included
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --reruns $(RERUNS) -rR
 
 bench: $(VENV)/.dev  ## every benchmark; figures go to out/bench-NAME.json
 	mkdir -p out

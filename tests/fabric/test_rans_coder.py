@@ -73,6 +73,53 @@ def test_any_size_comes_back_and_none_grows(
     assert np.array_equal(coder.decode(payload, shape), levels)
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    rough=st.lists(st.booleans(), max_size=5),
+    seed=st.integers(0, 1000),
+)
+def test_payloads_decoded_together_are_those_decoded_alone(
+    kind: str, rough: list[bool], seed: int
+) -> None:
+    coder, shape = CODERS[kind], (2, 4, 6, 6)
+    alphabet = coder.model.alphabet
+    tensors = [
+        (np.random.default_rng(seed + n).integers(0, alphabet.count, shape) + alphabet.low)
+        if wild  # and so sent plain
+        else specimen.levels(shape, alphabet, seed=seed + n)
+        for n, wild in enumerate(rough)
+    ]
+    payloads = [coder.encode(levels.astype(np.int16)) for levels in tensors]
+    found = coder.decode_all(payloads, shape)
+    assert found.dtype == np.int16
+    assert np.array_equal(found, np.reshape(tensors, (2 * len(rough), *shape[1:])))
+
+
+def test_more_than_a_plan_holds_are_decoded_in_several_goes() -> None:
+    shape = (1, 4, 200, 200)  # one is more than half of what may be decoded at once
+    tensors = [specimen.levels(shape, SMALL, seed=seed) for seed in range(3)]
+    payloads = [TABLE.encode(levels) for levels in tensors]
+    assert np.array_equal(TABLE.decode_all(payloads, shape), np.concatenate(tensors))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_bad_payload_among_good_ones_is_noticed(kind: str) -> None:
+    coder = CODERS[kind]
+    good = [
+        coder.encode(specimen.levels(SHAPE, coder.model.alphabet, seed=seed)) for seed in range(3)
+    ]
+    for bad in (
+        good[1][:-3],
+        good[1] + b"\0",
+        good[1][:9],
+        b"",
+        bytes([good[1][0]]) + good[2][1:-1],
+    ):
+        with pytest.raises(CodecError):
+            coder.decode_all([good[0], bad, good[2]], SHAPE)
+
+
 @pytest.mark.parametrize("shape", [(3, 4), (2, 4, 7)])
 def test_fewer_axes(shape: tuple[int, ...]) -> None:
     levels = np.arange(np.prod(shape)).reshape(shape).astype(np.int16) % 13 - 6

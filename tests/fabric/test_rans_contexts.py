@@ -54,10 +54,11 @@ def conv(channels: int, seed: int = 0, *, radius: int = 2, **changes: Any) -> Co
 @given(
     kind=st.sampled_from(["table", "conv1", "conv2"]),
     shape=st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 7), st.integers(1, 7)),
+    tensors=st.integers(1, 3),
     seed=st.integers(0, 1000),
 )
-def test_reader_sees_what_the_survey_saw(
-    kind: str, shape: tuple[int, int, int, int], seed: int
+def test_reader_sees_what_the_surveys_saw(
+    kind: str, shape: tuple[int, int, int, int], tensors: int, seed: int
 ) -> None:
     channels = shape[1]
     context: Context
@@ -65,16 +66,20 @@ def test_reader_sees_what_the_survey_saw(
         context = table_context(channels, seed)
     else:
         context = conv(channels, seed, radius=int(kind[-1]))
-    symbols = specimen.levels(shape, ALPHABET, seed=seed).astype(np.int32)
+    symbols = [
+        specimen.levels(shape, ALPHABET, seed=seed + number).astype(np.int32)
+        for number in range(tensors)
+    ]
     plan = context.plan(shape)
-    tables, codes = plan.survey(symbols)
+    surveys = [plan.survey(own) for own in symbols]
+    tables, codes = (np.stack(rows) for rows in zip(*surveys, strict=True))
     assert codes.min() >= 0
     assert codes.max() < 12
-    reader = plan.reader()
+    reader = plan.reader(tensors)
     for first, last in itertools.pairwise(plan.starts):
-        assert np.array_equal(reader.bases(), tables[first:last] << STATE_BITS)
-        reader.put(codes[first:last])
-    assert np.array_equal(reader.symbols(), symbols)
+        assert np.array_equal(reader.bases(), tables[:, first:last] << STATE_BITS)
+        reader.put(codes[:, first:last])
+    assert np.array_equal(reader.symbols(), np.concatenate(symbols))
 
 
 def test_table_context_follows_its_formula() -> None:

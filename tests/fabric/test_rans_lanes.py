@@ -27,17 +27,23 @@ class Message:
         return lanes.encode(self.tables, self.chosen, self.symbols, self.starts, **options)
 
     def decode(self, body: bytes) -> tuple[np.ndarray, int]:
-        decoder = LaneDecoder(self.tables, body, len(self.starts) - 1)
-        found = [
-            decoder.front(self.chosen[a:b] << STATE_BITS)
-            for a, b in itertools.pairwise(self.starts)
-        ]
-        return np.concatenate(found), decoder.finish()
+        (found,), (seed,) = decoded_together(self.starts, self.tables, [self.chosen], [body])
+        return found, seed
 
     @property
     def ideal_bytes(self) -> float:
         """By the tables' own probabilities."""
         return float(-np.log2(self.tables.frequencies[self.chosen, self.symbols] / 4096).sum() / 8)
+
+
+def decoded_together(
+    starts: list[int], tables: FrequencyTables, chosen: list[np.ndarray], bodies: list[bytes]
+) -> tuple[np.ndarray, list[int]]:
+    """Symbols and seed of bodies with the same fronts; `chosen`: the tables of each."""
+    decoder = LaneDecoder(tables, bodies, len(starts) - 1)
+    rows = np.stack(chosen) << STATE_BITS
+    found = [decoder.front(rows[:, a:b]) for a, b in itertools.pairwise(starts)]
+    return np.concatenate(found, axis=1), decoder.finish()
 
 
 @settings(max_examples=60, deadline=None)
@@ -56,6 +62,33 @@ def test_every_message_comes_back(
     found, check = message.decode(message.encode(seed=seed, first_lanes=first, max_lanes=most))
     assert np.array_equal(found, message.symbols)
     assert check == seed
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=30),
+    lanes=st.lists(
+        st.tuples(st.sampled_from([4, 8, 32, 1024]), st.sampled_from([4, 64, 1024])),
+        min_size=1,
+        max_size=4,
+    ),
+    sharp=st.sampled_from([0.01, 0.2, 5.0]),
+)
+def test_messages_read_together_are_those_read_alone(
+    sizes: list[int], lanes: list[tuple[int, int]], sharp: float
+) -> None:
+    # Each has lanes of its own, which halve where its own stream has them halve.
+    tables = Message(sizes, sharp=sharp).tables
+    messages = [Message(sizes, sharp=sharp, seed=seed) for seed in range(len(lanes))]
+    bodies = []
+    for seed, (message, (first, most)) in enumerate(zip(messages, lanes, strict=True)):
+        message.tables = tables
+        bodies.append(message.encode(seed=seed, first_lanes=first, max_lanes=most))
+    found, seeds = decoded_together(
+        messages[0].starts, tables, [message.chosen for message in messages], bodies
+    )
+    assert np.array_equal(found, [message.symbols for message in messages])
+    assert seeds == list(range(len(lanes)))
 
 
 @pytest.mark.parametrize("sharp", [0.02, 0.2, 2.0])
@@ -105,7 +138,7 @@ def test_damaged_bodies_never_decode_to_the_same_end() -> None:
 )
 def test_impossible_heads_are_named(head: bytes, words: str) -> None:
     with pytest.raises(CodecError, match=words):
-        LaneDecoder(Message([5]).tables, head, 20)
+        LaneDecoder(Message([5]).tables, [head], 20)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 16)), max_size=40))

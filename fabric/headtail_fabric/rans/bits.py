@@ -25,12 +25,17 @@ def fields(values: NDArray[Number], widths: NDArray[Number]) -> Bits:
 
 def windows(bits: Bits, slack: int) -> Ints:
     """The 16 bits that begin at each place of `bits` and of `slack` zeros behind it."""
-    data = np.zeros((bits.size + slack) // 8 + 4, dtype=np.int64)
+    data = np.zeros(windows_size(bits.size, slack) // 8 + 2, dtype=np.int64)
     packed = np.packbits(bits)
     data[: packed.size] = packed
     triples = data[:-2] << 16 | data[1:-1] << 8 | data[2:]
     shifts = np.arange(8, 0, -1)
     return (triples[:, np.newaxis] >> shifts & 0xFFFF).reshape(-1)
+
+
+def windows_size(bits: int, slack: int) -> int:
+    """How many `windows` makes of so many bits."""
+    return 8 * ((bits + slack) // 8 + 2)
 
 
 def split(bits: Bits, width: int) -> Ints:

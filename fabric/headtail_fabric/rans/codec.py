@@ -6,7 +6,7 @@ from headtail_fabric.codec.base import Array, CodecError
 from headtail_fabric.rans.coder import LevelCoder
 from headtail_fabric.rans.levels import LevelQuantiser
 from headtail_fabric.rans.model import CodingModel
-from headtail_fabric.wire import Buffer
+from headtail_fabric.wire import Buffer, Frames
 
 
 class RansCodec:
@@ -43,8 +43,11 @@ class RansCodec:
         return self._coder.encode(self._quantiser.levels(values))
 
     def decode(self, payload: Buffer, shape: tuple[int, ...]) -> Array:
+        return self.decode_all([payload], shape)
+
+    def decode_all(self, payloads: Frames, shape: tuple[int, ...]) -> Array:
         if len(shape) < 2 or shape[1] != self._quantiser.channels:
             raise CodecError(
                 f"shape {shape} announced, the codec has {self._quantiser.channels} channels"
             )
-        return self._quantiser.values(self._coder.decode(payload, shape))
+        return self._quantiser.values(self._coder.decode_all(payloads, shape))

@@ -14,6 +14,7 @@ how inputs are crafted that make a learned code's traffic grow by up to 95 %.)
 import struct
 import zlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -24,8 +25,8 @@ from headtail_fabric.rans import bits, lanes
 from headtail_fabric.rans.bits import Ints
 from headtail_fabric.rans.context import Plan
 from headtail_fabric.rans.model import CodingModel
-from headtail_fabric.rans.wavefront import Shape4, four_axes
-from headtail_fabric.wire import Buffer
+from headtail_fabric.rans.wavefront import MAX_ELEMENTS, Shape4, four_axes
+from headtail_fabric.wire import Buffer, Frames
 
 Levels = NDArray[np.int16]
 
@@ -68,43 +69,69 @@ class LevelCoder:
 
     def decode(self, payload: Buffer, shape: tuple[int, ...]) -> Levels:
         """The levels. Raises CodecError, whatever comes."""
-        data = memoryview(payload).cast("B")
+        return self.decode_all([payload], shape)
+
+    def decode_all(self, payloads: Frames, shape: tuple[int, ...]) -> Levels:
+        """The levels of some payloads, each of a tensor of `shape`, joined on the first axis.
+
+        Most of decoding is a row of small steps, each front after the one before; several
+        payloads go through them together. Raises CodecError when any of them is bad.
+        """
         try:
             axes = self._axes(shape)
         except ValueError as error:
             raise CodecError(str(error)) from None
-        if not 1 <= len(data) <= self.max_bytes(shape):
-            raise CodecError(f"payload of {len(data)} bytes for a tensor of shape {shape}")
-        if data[0] == _PLAIN and len(data) == self.max_bytes(shape):
-            _, check = _PLAIN_HEAD.unpack_from(data)
-            offsets = _unpack(data[_PLAIN_HEAD.size :], axes, self.model.alphabet.bits)
-        elif data[0] == _CODED and _elements(shape):
-            offsets, check = self._decode(data[1:], axes)
-        else:
-            raise CodecError(f"payload of kind {data[0]} and {len(data)} bytes")
+        offsets = np.empty((len(payloads), *axes), dtype=np.int32)
+        checks, coded = [0] * len(payloads), {}
+        for row, payload in enumerate(payloads):
+            data = memoryview(payload).cast("B")
+            if not 1 <= len(data) <= self.max_bytes(shape):
+                raise CodecError(f"payload of {len(data)} bytes for a tensor of shape {shape}")
+            if data[0] == _PLAIN and len(data) == self.max_bytes(shape):
+                _, checks[row] = _PLAIN_HEAD.unpack_from(data)
+                offsets[row] = _unpack(data[_PLAIN_HEAD.size :], axes, self.model.alphabet.bits)
+            elif data[0] == _CODED and _elements(shape):
+                coded[row] = data[1:]
+            else:
+                raise CodecError(f"payload of kind {data[0]} and {len(data)} bytes")
+        at_once = max(1, MAX_ELEMENTS // max(1, _elements(axes)))
+        for first in range(0, len(coded), at_once):
+            rows = list(coded)[first : first + at_once]
+            offsets[rows], seeds = self._decode([coded[row] for row in rows], axes)
+            for row, seed in zip(rows, seeds, strict=True):
+                checks[row] = seed
         if offsets.size and int(offsets.max()) >= self.model.alphabet.count:
             raise CodecError(f"a level beyond {self.model.alphabet}")
-        levels = (offsets + self.model.alphabet.low).astype(np.int16).reshape(shape)
-        if self._check(levels) != check:
-            raise CodecError("the check value is wrong: damaged, or written with other tables")
-        return levels
+        levels = (offsets + self.model.alphabet.low).astype(np.int16)
+        levels = levels.reshape(len(payloads), *shape)
+        for own, check in zip(levels, checks, strict=True):
+            if self._check(own) != check:
+                raise CodecError("the check value is wrong: damaged, or written with other tables")
+        return levels.reshape(len(payloads) * shape[0], *shape[1:])
 
-    def _decode(self, data: memoryview, axes: Shape4) -> tuple[NDArray[np.int32], int]:
+    def _decode(
+        self, bodies: Sequence[memoryview], axes: Shape4
+    ) -> tuple[NDArray[np.int32], list[int]]:
+        """The elements of some tensors, (tensors N C H W), and the check values of all."""
         shift = self.model.alphabet.plain_bits
         split = _packed_bytes(_elements(axes), shift)
-        if len(data) < split:
-            raise CodecError(f"payload of {len(data) + 1} bytes, too short for shape {axes}")
-        tiling = self._tiling(axes)
-        plan = self._plan(tiling.tiled)
-        coder = lanes.LaneDecoder(self.model.tables, data[split:], len(plan.starts) - 1)
-        reader = plan.reader()
-        for _ in range(len(plan.starts) - 1):
+        if (shortest := min(map(len, bodies))) < split:
+            raise CodecError(f"payload of {shortest + 1} bytes, too short for shape {axes}")
+        tensors = len(bodies)
+        plan = self._plan(self._tiling(axes).tiled)
+        fronts = len(plan.starts) - 1
+        coder = lanes.LaneDecoder(self.model.tables, [body[split:] for body in bodies], fronts)
+        reader = plan.reader(tensors)
+        for _ in range(fronts):
             reader.put(coder.front(reader.bases()))
-        check = coder.finish()
-        offsets = tiling.join(reader.symbols())
+        checks = coder.finish()
+        joined = self._tiling((tensors * axes[0], *axes[1:])).join(reader.symbols())
+        offsets = joined.reshape(tensors, *axes)
         if shift:
-            offsets = offsets << shift | _unpack(data[:split], axes, shift)
-        return offsets, check
+            offsets = offsets << shift
+            for own, body in zip(offsets, bodies, strict=True):
+                own |= _unpack(body[:split], axes, shift)
+        return offsets, checks
 
     def _axes(self, shape: tuple[int, ...]) -> Shape4:
         axes = four_axes(shape)

@@ -9,10 +9,11 @@ from headtail_fabric.rans.wavefront import Ints, Shape4
 
 
 class Reader(Protocol):
-    """A decoder's view: front by front, `bases`, `put`, `bases`, `put`, ..., `symbols`."""
+    """A decoder's view of some tensors at once: `bases`, `put` for each front in turn, then
+    `symbols`."""
 
     def bases(self) -> Ints:
-        """The tables of the next front's elements, times 2^14."""
+        """The tables of the next front's elements, times 2^14: a row a tensor."""
         ...
 
     def put(self, codes: Ints) -> None:
@@ -20,7 +21,7 @@ class Reader(Protocol):
         ...
 
     def symbols(self) -> NDArray[np.int32]:
-        """All elements (N x C x H x W), after the last front."""
+        """All elements, tensor by tensor (tensors N x C x H x W), after the last front."""
         ...
 
 
@@ -36,7 +37,9 @@ class Plan(Protocol):
         """An encoder's view: table and code of each element (N x C x H x W), in coding order."""
         ...
 
-    def reader(self) -> Reader: ...
+    def reader(self, tensors: int) -> Reader:
+        """For so many tensors of the shape."""
+        ...
 
 
 class Context(Protocol):

@@ -32,14 +32,17 @@ MAX_RADIUS: Final = 2
 MAX_HIDDEN: Final = 256
 MAX_CHANNELS: Final = 512
 MAX_SHIFT: Final = 24
-_LEAK_SHIFT: Final = 3
-_EIGHTHS_SHIFT: Final = 3
 _HIDDEN_LIMIT: Final = 2**15 - 1
 _FLOAT32_EXACT: Final = 2**24
 _INT32: Final = 2**31
 
 Int32s = NDArray[np.int32]
 Floats = NDArray[Any]
+
+_LEAK, _EIGHTHS_BITS, _EIGHTHS_MASK = (np.array(number, np.int32) for number in (3, 3, EIGHTHS - 1))
+_LEAST_HIDDEN, _MOST_HIDDEN, _LEAST_SCALE, _MOST_SCALE = (
+    np.array(number, np.int32) for number in (-_HIDDEN_LIMIT, _HIDDEN_LIMIT, 0, SCALES - 1)
+)
 
 
 def taps(radius: int) -> list[tuple[int, int]]:
@@ -138,7 +141,11 @@ class _Layers:
         self._weights1 = np.ascontiguousarray(weights1, dtype=exact[0])
         self._weights2 = np.ascontiguousarray(context.weights2.T, dtype=exact[1])
         self._biases1, self._biases2 = context.biases1, context.biases2
-        self._shifts = context.shift1, context.shift2
+        # Arrays of no axes: an operation with a Python int takes nearly twice as long.
+        self._shifts = (
+            np.array(context.shift1, np.int32),
+            np.array(context.shift2, np.int32),
+        )
         self._channels = context.channels
 
     def run(self, seen: Floats) -> tuple[Int32s, Int32s]:
@@ -146,18 +153,18 @@ class _Layers:
         sums = (seen @ self._weights1).astype(np.int32)
         sums += self._biases1
         sums >>= self._shifts[0]
-        np.maximum(sums, sums >> _LEAK_SHIFT, out=sums)
-        np.maximum(sums, -_HIDDEN_LIMIT, out=sums)
-        np.minimum(sums, _HIDDEN_LIMIT, out=sums)
+        np.maximum(sums, sums >> _LEAK, out=sums)
+        np.maximum(sums, _LEAST_HIDDEN, out=sums)
+        np.minimum(sums, _MOST_HIDDEN, out=sums)
         outputs = (sums.astype(self._weights2.dtype) @ self._weights2).astype(np.int32)
         outputs += self._biases2
         outputs >>= self._shifts[1]
         means, scales = outputs[:, : self._channels], outputs[:, self._channels :]
-        np.maximum(scales, 0, out=scales)
-        np.minimum(scales, SCALES - 1, out=scales)
-        scales *= EIGHTHS
-        scales += means & EIGHTHS - 1
-        return means >> _EIGHTHS_SHIFT, scales
+        np.maximum(scales, _LEAST_SCALE, out=scales)
+        np.minimum(scales, _MOST_SCALE, out=scales)
+        scales <<= _EIGHTHS_BITS
+        scales += means & _EIGHTHS_MASK
+        return means >> _EIGHTHS_BITS, scales
 
 
 class ConvPlan:
@@ -207,16 +214,16 @@ class ConvPlan:
         codes %= self.context.symbols
         return self._in_order(tables), self._in_order(codes)
 
-    def reader(self) -> "ConvReader":
-        return ConvReader(self)
+    def reader(self, tensors: int) -> "ConvReader":
+        return ConvReader(self, tensors)
 
-    def nothing(self) -> Floats:
-        """Of no place anything is known yet: (N, padded height, padded width, C)."""
+    def nothing(self, tensors: int = 1) -> Floats:
+        """Of no place anything is known yet: (tensors N, padded height, padded width, C)."""
         images, channels, height, width = self.wave.padded
-        return np.zeros((images, height, width, channels), dtype=self.layers.input_dtype)
+        return np.zeros((tensors * images, height, width, channels), self.layers.input_dtype)
 
     def inner(self, known: Floats) -> Floats:
-        """What is within the margins, (N, H, W, C), as a view."""
+        """What is within the margins, (tensors N, H, W, C), as a view."""
         margin, width = self.wave.margin, self.wave.shape[3]
         return known[:, margin.top :, margin.left : margin.left + width]
 
@@ -249,36 +256,35 @@ class _Front:
 class ConvReader:
     """Follows a decoder from front to front."""
 
-    def __init__(self, plan: ConvPlan) -> None:
-        self._plan = plan
-        self._known = plan.nothing()
-        self._rows = self._known.reshape(-1, plan.context.channels)
+    def __init__(self, plan: ConvPlan, tensors: int) -> None:
+        self._plan, self._images = plan, tensors * plan.wave.shape[0]
+        self._known = plan.nothing(tensors)
+        # Tensor by tensor all places, and of each the channels.
+        self._rows = self._known.reshape(tensors, -1, plan.context.channels)
         self._fronts = iter(plan.fronts)
 
     def bases(self) -> Ints:
-        """The tables of the next front's elements, times 2^14."""
+        """The tables of the next front's elements, times 2^14: a row a tensor."""
         front = self._front = next(self._fronts)
-        seen = self._rows.take(front.around, axis=0).reshape(front.places.size, -1)
+        tensors = len(self._rows)
+        seen = self._rows.take(front.around, axis=1).reshape(tensors * front.places.size, -1)
         self._means, tables = self._plan.layers.run(seen)
-        bases = self._by_channel(tables).reshape(-1).astype(np.int64)
+        by_channel = tables.reshape(self._images, -1, tables.shape[1]).swapaxes(1, 2)
+        bases = by_channel.reshape(tensors, -1).astype(np.int64)
         bases <<= STATE_BITS
         return bases
 
     def put(self, codes: Ints) -> None:
         """What the coder read for them."""
-        context, images = self._plan.context, self._plan.wave.shape[0]
-        symbols = codes.reshape(images, context.channels, -1).swapaxes(1, 2)
+        context, tensors = self._plan.context, len(self._rows)
+        symbols = codes.reshape(self._images, context.channels, -1).swapaxes(1, 2)
         symbols = symbols.reshape(self._means.shape) + self._means
         symbols += self._plan.centres
         symbols %= context.symbols
         symbols -= self._plan.centres
-        self._rows[self._front.places] = symbols
+        self._rows[:, self._front.places] = symbols.reshape(tensors, -1, context.channels)
 
     def symbols(self) -> Int32s:
-        """All elements (N x C x H x W), after the last front."""
+        """All elements (tensors N x C x H x W), after the last front."""
         values = self._plan.inner(self._known).astype(np.int32) + self._plan.centres
         return values.transpose(0, 3, 1, 2)
-
-    def _by_channel(self, by_place: Int32s) -> Int32s:
-        images = self._plan.wave.shape[0]
-        return by_place.reshape(images, -1, by_place.shape[1]).swapaxes(1, 2)

@@ -36,7 +36,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headtail_fabric.codec.base import CodecError
 from headtail_fabric.rans import bits
@@ -62,19 +61,14 @@ _SYMBOLS_A_LANE: Final = 1024
 _MAX_VARINT: Final = 4
 _SEED_BITS: Final = 32
 
-
-class _Constants:
-    """A decoder's constants as arrays as long as the lanes: an operation with a Python int takes
-    twice as long on a few hundred elements."""
-
-    def __init__(self, lanes: int) -> None:
-        self.moved_at = np.full(lanes, MOVED_AT)
-        self.window = np.full(lanes, bits.WINDOW)
-        self.lowest = np.full(lanes, _LOWEST)
-        self.state_mask = np.full(lanes, (1 << SYMBOL_AT) - 1)
+# For a decoder's small steps: an operation with a Python int takes nearly twice as long as with an
+# array of no axes.
+_MOVED_AT: Final = np.array(MOVED_AT)
+_WINDOW: Final = np.array(bits.WINDOW)
+_LOWEST_STATE: Final = np.array(_LOWEST)
+_STATE_MASK: Final = np.array((1 << SYMBOL_AT) - 1)
 
 
-_CONSTANTS: Final = _Constants(MAX_LANES)
 _WIDTH_AT: Final = np.full(MAX_LANES, STATE_BITS + 1, dtype=np.int32)
 _QUOTIENT_AT: Final = np.full(MAX_LANES, INVERSE_BITS, dtype=np.int32)
 
@@ -152,10 +146,75 @@ class _Coded:
 
 
 class LaneDecoder:
-    """Takes symbols off a body, front by front. Raises CodecError for what no encoder wrote."""
+    """Takes symbols off bodies, front by front, the same fronts of all of them at once: a step of
+    several costs little more than that of one. Raises CodecError for what no encoder wrote."""
 
-    def __init__(self, tables: FrequencyTables, body: bytes | memoryview, fronts: int) -> None:
+    def __init__(
+        self, tables: FrequencyTables, bodies: Sequence[bytes | memoryview], fronts: int
+    ) -> None:
         """`fronts`: how many there will be."""
+        self._transitions = tables.transitions
+        self._streams: list[_Stream] = []
+        begin = 0
+        for body in bodies:
+            stream = _Stream(body, fronts, begin=begin)
+            begin += stream.room
+            self._streams.append(stream)
+        self._windows = np.zeros(begin, dtype=np.int64)
+        for stream in self._streams:
+            stream.load(self._windows)
+        self._groups = self._grouped()
+
+    def front(self, bases: Ints) -> Ints:
+        """The symbols of one front, a row a body; `bases`: the table of each, times 2^14."""
+        if 0 in [stream.stages[-1] for stream in self._streams]:
+            self._halve()
+        for stream in self._streams:
+            stream.stages[-1] -= 1
+        if len(self._groups) == 1:
+            taken = self._groups[0].front(bases, self._transitions, self._windows)
+        else:
+            taken = np.empty(bases.shape, dtype=np.int64)
+            for group in self._groups:
+                rows = group.rows
+                taken[rows] = group.front(bases[rows], self._transitions, self._windows)
+        taken >>= SYMBOL_AT
+        taken &= MAX_SYMBOLS - 1
+        return taken
+
+    def finish(self) -> list[int]:
+        """The seeds. Checks that everything was read and that the states are back at their
+        start."""
+        self._settle()
+        return [stream.finish() for stream in self._streams]
+
+    def _halve(self) -> None:
+        self._settle()
+        for stream in self._streams:
+            while stream.stages[-1] == 0:
+                stream.halve()
+                stream.load(self._windows)
+        self._groups = self._grouped()
+
+    def _settle(self) -> None:
+        """Gives the streams back what the groups worked on."""
+        for group in self._groups:
+            for row, states, position in zip(
+                group.rows, group.states, group.positions.tolist(), strict=True
+            ):
+                self._streams[row].came_to(position, states)
+
+    def _grouped(self) -> list["_Group"]:
+        by_lanes: dict[int, list[int]] = {}
+        for row, stream in enumerate(self._streams):
+            by_lanes.setdefault(stream.states.size, []).append(row)
+        return [_Group(rows, [self._streams[row] for row in rows]) for rows in by_lanes.values()]
+
+
+class _Stream:
+    """What is left of one body."""
+
+    def __init__(self, body: bytes | memoryview, fronts: int, *, begin: int) -> None:
         data = memoryview(body)
         if len(data) == 0:
             raise CodecError("the payload ends before the number of its lanes")
@@ -169,64 +228,78 @@ class LaneDecoder:
         stream = np.unpackbits(np.frombuffer(data[at:], dtype=np.uint8))
         if stream.size < lanes * STATE_BITS:
             raise CodecError(f"{len(data)} bytes do not hold {lanes} states")
-        self._stages = [*stages, fronts - sum(stages)]
-        self._states = bits.split(stream[: lanes * STATE_BITS], STATE_BITS)
-        self._transitions = tables.transitions
-        self._widths = np.empty(lanes + 1, dtype=np.int64)
-        self._position = 0
-        self._load(stream[lanes * STATE_BITS :])
+        self.stages = [*stages, fronts - sum(stages)]
+        self.states = bits.split(stream[: lanes * STATE_BITS], STATE_BITS)
+        self.begin = begin
+        # What halving puts back was read here: the rest never grows beyond what it is now.
+        self.room = bits.windows_size(stream.size, PRECISION * lanes)
+        self._rest, self.position = stream[lanes * STATE_BITS :], 0
 
-    def front(self, bases: Ints) -> NDArray[np.int64]:
-        """The symbols of one front; `bases`: the table of each, times 2^14."""
-        while self._stages[-1] == 0:
-            self._halve()
-        self._stages[-1] -= 1
-        taken = np.empty(bases.size, dtype=np.int64)
-        lanes = self._states.size
-        for first in range(0, bases.size, lanes):
-            self._step(bases[first : first + lanes], taken[first : first + lanes])
-            if self._position > self._bits.size:
-                raise CodecError("the payload ends too early")
-        taken >>= SYMBOL_AT
-        taken &= MAX_SYMBOLS - 1
-        return taken
+    def came_to(self, position: int, states: Ints) -> None:
+        """`position`: in the array of all windows. Raises CodecError when that is past the end."""
+        self.states, self.position = states, position - self.begin
+        if self.position > self._rest.size:
+            raise CodecError("the payload ends too early")
+
+    def load(self, windows: Ints) -> None:
+        """Lays the windows of what is left where it has its place."""
+        own = bits.windows(self._rest, PRECISION * self.states.size)
+        windows[self.begin : self.begin + own.size] = own
+
+    def halve(self) -> None:
+        """Ends the upper half of the lanes; their states go back in front of the stream."""
+        half = self.states.size // 2
+        ended = bits.join(self.states[half:], STATE_BITS)
+        self.states = self.states[:half]
+        self.stages.pop()
+        self._rest = np.concatenate([ended, self._rest[self.position :]])
+        self.position = 0
 
     def finish(self) -> int:
-        """The seed. Checks that everything was read and that the states are back at their start."""
-        assert self._stages == [0]  # every front was taken
-        rest = self._bits[self._position :]
-        states = self._states
+        assert self.stages == [0]  # every front was taken
+        rest, states = self._rest[self.position :], self.states
         seed = sum(int(s) << STATE_BITS * lane for lane, s in enumerate(states[:SEED_LANES]))
         if seed >> _SEED_BITS or states[SEED_LANES:].any() or rest.size >= 8 or rest.any():
             raise CodecError("the payload does not end where it should")
         return seed
 
-    def _step(self, bases: Ints, taken: Ints) -> None:
-        constants, size = _CONSTANTS, bases.size
-        state, widths = self._states[:size], self._widths[: size + 1]
+
+class _Group:
+    """Bodies with the same number of lanes: `states` (bodies, lanes), `positions` (bodies,) in the
+    array of all windows."""
+
+    def __init__(self, rows: list[int], streams: Sequence[_Stream]) -> None:
+        self.rows = rows
+        self.states = np.stack([stream.states for stream in streams])
+        self.positions = np.array([stream.begin + stream.position for stream in streams])
+        bodies, lanes = self.states.shape
+        self._offsets = np.empty((bodies, lanes + 1), dtype=np.int64)
+
+    def front(self, bases: Ints, transitions: Ints, windows: Ints) -> Ints:
+        """What was done for each symbol of a front (bodies, symbols), as in `transitions`."""
+        lanes, symbols = self.states.shape[1], bases.shape[1]
+        taken = np.empty(bases.shape, dtype=np.int64)
+        for first in range(0, symbols, lanes):
+            span = slice(first, min(first + lanes, symbols))
+            taken[:, span] = self._step(bases[:, span], transitions, windows)
+        return taken
+
+    def _step(self, bases: Ints, transitions: Ints, windows: Ints) -> Ints:
+        size = bases.shape[1]
+        state, offsets = self.states[:, :size], self._offsets[:, : size + 1]
         state += bases
-        taken[:] = self._transitions[state]
-        moved = np.right_shift(taken, constants.moved_at[:size], out=widths[1:])
-        unmoved = constants.window[:size] - moved
-        widths[0] = self._position
-        offsets = np.add.accumulate(widths)
-        np.bitwise_and(taken, constants.state_mask[:size], out=state)
-        state |= self._windows[offsets[:-1]]
+        taken: Ints = transitions[state]
+        moved = np.right_shift(taken, _MOVED_AT, out=offsets[:, 1:])
+        unmoved = _WINDOW - moved
+        offsets[:, 0] = self.positions
+        np.add.accumulate(offsets, axis=1, out=offsets)
+        np.bitwise_and(taken, _STATE_MASK, out=state)
+        # One that ran past its end reads zeros or another's bits, and is found out later.
+        state |= windows.take(offsets[:, :-1], mode="clip")
         state >>= unmoved
-        state -= constants.lowest[:size]
-        self._position = int(offsets[-1])
-
-    def _halve(self) -> None:
-        """Ends the upper half of the lanes; their states go back in front of the stream."""
-        half = self._states.size // 2
-        ended = bits.join(self._states[half:], STATE_BITS)
-        self._states = self._states[:half]
-        self._stages.pop()
-        self._load(np.concatenate([ended, self._bits[self._position :]]))
-
-    def _load(self, stream: Bits) -> None:
-        self._bits, self._position = stream, 0
-        self._windows = bits.windows(stream, PRECISION * self._states.size)
+        state -= _LOWEST_STATE
+        self.positions = offsets[:, -1].copy()
+        return taken
 
 
 def _first_lanes(symbols: int) -> int:

@@ -199,44 +199,44 @@ class TablePlan:
         tables = self._context.cells.reshape(-1)[cells].astype(np.int64)
         return tables, symbols.reshape(-1)[order].astype(np.int64)
 
-    def reader(self) -> "TableReader":
-        return TableReader(self)
+    def reader(self, tensors: int) -> "TableReader":
+        return TableReader(self, tensors)
 
 
 class TableReader:
     """Follows a decoder from front to front."""
 
-    def __init__(self, plan: TablePlan) -> None:
+    def __init__(self, plan: TablePlan, tensors: int) -> None:
         self._plan = plan
         # In coding order, and a zero that stands for all that lies outside.
-        self._known = np.zeros(plan.wave.order.size + 1, dtype=np.int32)
+        self._known = np.zeros((tensors, plan.wave.order.size + 1), dtype=np.int32)
         self._fronts = iter(plan.fronts)
 
     def bases(self) -> Ints:
-        """The tables of the next front's elements, times 2^14."""
+        """The tables of the next front's elements, times 2^14: a row a tensor."""
         front = self._front = next(self._fronts)
-        seen = np.empty(front.weights.shape, dtype=np.int32)
-        seen[:, 0] = self._known[front.neighbours]
-        np.abs(seen[:, 0], out=seen[:, 1])
+        seen = np.empty((len(self._known), *front.weights.shape), dtype=np.int32)
+        seen[:, :, 0] = self._known.take(front.neighbours, axis=1)
+        np.abs(seen[:, :, 0], out=seen[:, :, 1])
         seen *= front.weights
-        scores: Int32s = np.add.reduce(seen, axis=0)
+        scores: Int32s = np.add.reduce(seen, axis=1)
         scores += front.biases
         scores >>= SHIFT
         np.maximum(scores, 0, out=scores)
         np.minimum(scores, _LAST_BINS, out=scores)
-        cells = scores[1] * VALUE_BINS
-        cells += scores[0]
+        cells = scores[:, 1] * VALUE_BINS
+        cells += scores[:, 0]
         bases: Ints = self._plan.bases[front.rows + cells]
         return bases
 
     def put(self, codes: Ints) -> None:
         """What the coder read for them."""
         front = self._front
-        np.subtract(codes, front.centres, out=self._known[front.span])
+        np.subtract(codes, front.centres, out=self._known[:, front.span])
 
     def symbols(self) -> Int32s:
-        """All elements (N x C x H x W), after the last front."""
+        """All elements (tensors N x C x H x W), after the last front."""
         wave = self._plan.wave
-        values = np.empty(wave.order.size, dtype=np.int32)
-        values[wave.order] = self._known[:-1]
-        return values.reshape(wave.shape) + self._plan.centres
+        values = np.empty((len(self._known), wave.order.size), dtype=np.int32)
+        values[:, wave.order] = self._known[:, :-1]
+        return values.reshape(-1, *wave.shape[1:]) + self._plan.centres
