@@ -61,12 +61,13 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("Headtail needs Python 3.11 or later") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(BIN)/python pyproject.toml
+KERNELS := fabric/headtail_fabric/rans/native/kernels.c tools/hatch_build.py
+$(VENV)/.run: $(BIN)/python pyproject.toml $(KERNELS)
 	$(BIN)/pip install -q -e '.[build]'
 	touch $@
 
 # A release that exists for the CPU alone: without it pip takes gigabytes of CUDA.
-$(VENV)/.dev: $(BIN)/python pyproject.toml
+$(VENV)/.dev: $(BIN)/python pyproject.toml $(KERNELS)
 	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q -e '.[dev]'
 	touch $@ $(VENV)/.run

@@ -33,8 +33,11 @@ def model(kind: str) -> CodingModel:
     return fit_tables.fit(calibration(alphabet), alphabet, tables=16, tiles=tiles)
 
 
-KINDS = ("table", "tiled", "fine", "conv")
-CODERS = {kind: LevelCoder(model(kind)) for kind in KINDS}
+MODELS = {kind: model(kind) for kind in ("table", "tiled", "fine", "conv")}
+CODERS = {kind: LevelCoder(model) for kind, model in MODELS.items()} | {
+    f"{kind}-numpy": LevelCoder(model, native=False) for kind, model in MODELS.items()
+}
+KINDS = tuple(CODERS)
 TABLE = CODERS["table"]
 
 
@@ -163,7 +166,7 @@ def test_wrong_tensors_are_refused() -> None:
 def test_other_tables_are_noticed(kind: str) -> None:
     payload = CODERS[kind].encode(specimen.levels(SHAPE, CODERS[kind].model.alphabet, seed=3))
     alphabet = CODERS[kind].model.alphabet
-    others = [other for name, other in CODERS.items() if name != kind]
+    others = [other for other in CODERS.values() if other.model is not CODERS[kind].model]
     others.append(LevelCoder(fit_tables.fit_static(calibration(alphabet), alphabet)))
     for other in others:
         with pytest.raises(CodecError):
@@ -233,10 +236,11 @@ def test_every_single_bit_counts() -> None:
             coder.decode(damaged, levels.shape)
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda vector: vector["name"])
-def test_frozen_vectors(vector: dict[str, Any]) -> None:
+def test_frozen_vectors(vector: dict[str, Any], native: bool) -> None:
     data = bytes.fromhex(vector["model"])
-    coder = LevelCoder(CodingModel.from_bytes(data))
+    coder = LevelCoder(CodingModel.from_bytes(data), native=native)
     assert coder.model.to_bytes() == data
     shape = tuple(vector["shape"])
     levels = np.array(vector["levels"], dtype=np.int16).reshape(shape)
@@ -245,9 +249,9 @@ def test_frozen_vectors(vector: dict[str, Any]) -> None:
     assert np.array_equal(coder.decode(payload, shape), levels)
 
 
-def test_plans_of_old_shapes_are_let_go() -> None:
+def test_layouts_of_old_shapes_are_let_go() -> None:
     coder = LevelCoder(TABLE.model)
     for width in range(1, 9):
         levels = specimen.levels((1, 4, 5, width), SMALL, seed=width)
         assert np.array_equal(coder.decode(TABLE.encode(levels), levels.shape), levels)
-    assert len(coder._plans) == 4
+    assert len(coder._layouts) == 4

@@ -6,48 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headtail_fabric.rans import conv_context, specimen
-from headtail_fabric.rans.alphabet import Alphabet
+from coding_contexts import ALPHABET, conv_context, table_context
+from headtail_fabric.rans import specimen
 from headtail_fabric.rans.context import Context
-from headtail_fabric.rans.conv_context import ConvContext
+from headtail_fabric.rans.conv_context import taps
 from headtail_fabric.rans.frequencies import STATE_BITS
-from headtail_fabric.rans.table_context import TableContext
 from headtail_fabric.rans.wavefront import MAX_ELEMENTS, Margin, Wavefront, four_axes
-
-ALPHABET = Alphabet(low=0, count=12)
-
-
-def table_context(channels: int, seed: int = 0, **changes: Any) -> TableContext:
-    random = np.random.default_rng(seed)
-    references = [
-        [random.integers(-1, max(c, 1)) if c else -1 for _ in range(3)] for c in range(channels)
-    ]
-    parts: dict[str, Any] = {
-        "centres": random.integers(0, 12, channels).astype(np.int16),
-        "references": np.array(references, dtype=np.int16),
-        "weights": random.integers(-2000, 2000, (channels, 2, 6)).astype(np.int16),
-        "biases": random.integers(0, 20000, (channels, 2)).astype(np.int32),
-        "cells": random.integers(0, 9, (channels, 8, 32)).astype(np.uint8),
-    }
-    return TableContext(**(parts | changes))
-
-
-def conv(channels: int, seed: int = 0, *, radius: int = 2, **changes: Any) -> ConvContext:
-    random = np.random.default_rng(seed)
-    parts: dict[str, Any] = {
-        "symbols": 12,
-        "radius": radius,
-        "centres": random.integers(0, 12, channels).astype(np.int16),
-        "weights1": random.integers(
-            -500, 500, (6, channels, len(conv_context.taps(radius)))
-        ).astype(np.int16),
-        "biases1": random.integers(-500, 500, 6).astype(np.int32),
-        "shift1": 6,
-        "weights2": random.integers(-300, 300, (2 * channels, 6)).astype(np.int16),
-        "biases2": random.integers(-500, 9000, 2 * channels).astype(np.int32),
-        "shift2": 10,
-    }
-    return ConvContext(**(parts | changes))
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,7 +29,7 @@ def test_reader_sees_what_the_surveys_saw(
     if kind == "table":
         context = table_context(channels, seed)
     else:
-        context = conv(channels, seed, radius=int(kind[-1]))
+        context = conv_context(channels, seed, radius=int(kind[-1]))
     symbols = [
         specimen.levels(shape, ALPHABET, seed=seed + number).astype(np.int32)
         for number in range(tensors)
@@ -107,7 +71,7 @@ def test_table_context_follows_its_formula() -> None:
 
 
 def test_convolution_sums_are_exact_integers() -> None:
-    context = conv(3, seed=2, weights2=np.full((6, 6), 30_000, dtype=np.int16))
+    context = conv_context(3, seed=2, weights2=np.full((6, 6), 30_000, dtype=np.int16))
     assert max(context.bounds()) > 2**24  # beyond what float32 would hold
     symbols = specimen.levels((1, 3, 5, 6), ALPHABET, seed=3).astype(np.int32)
     plan = context.plan((1, 3, 5, 6))
@@ -116,8 +80,7 @@ def test_convolution_sums_are_exact_integers() -> None:
     means, tables = np.zeros((3, 5, 6), dtype=int), np.zeros((3, 5, 6), dtype=int)
     for row, column in np.ndindex(5, 6):
         seen = [
-            [padded[c, row + 2 + up, column + 2 + left] for up, left in conv_context.taps(2)]
-            for c in range(3)
+            [padded[c, row + 2 + up, column + 2 + left] for up, left in taps(2)] for c in range(3)
         ]
         sums = np.einsum("hck,ck->h", context.weights1.astype(np.int64), np.array(seen))
         sums = sums + context.biases1 >> 6
@@ -181,10 +144,10 @@ def test_bad_table_contexts_are_refused(changes: dict[str, Any], words: str) -> 
 def test_bad_convolutions_are_refused(changes: dict[str, Any], words: str) -> None:
     weights = np.zeros((6, 2, 12), dtype=np.int16)
     with pytest.raises(ValueError, match=words):
-        conv(2, **({"weights1": weights} | changes))
+        conv_context(2, **({"weights1": weights} | changes))
 
 
-@pytest.mark.parametrize("context", [table_context(2), conv(2)])
+@pytest.mark.parametrize("context", [table_context(2), conv_context(2)])
 def test_contexts_check_what_they_are_used_with(context: Context) -> None:
     context.check(tables=128, symbols=12)
     with pytest.raises(ValueError, match=r"table|symbols"):

@@ -14,11 +14,16 @@ class RansCodec:
 
     A payload has at most `max_bytes(shape)`, whatever the tensor. Raises ValueError when quantiser
     and model don't belong together. `codec_id` tells it from others at the same cut, that are
-    coarser or finer.
+    coarser or finer; `native` is `LevelCoder`'s.
     """
 
     def __init__(
-        self, quantiser: LevelQuantiser, model: CodingModel, *, codec_id: str = "rans"
+        self,
+        quantiser: LevelQuantiser,
+        model: CodingModel,
+        *,
+        codec_id: str = "rans",
+        native: bool = True,
     ) -> None:
         if quantiser.alphabet != model.alphabet or quantiser.channels != model.context.channels:
             raise ValueError(
@@ -27,7 +32,7 @@ class RansCodec:
             )
         self.id = codec_id
         self._quantiser = quantiser
-        self._coder = LevelCoder(model)
+        self._coder = LevelCoder(model, native=native)
 
     def max_bytes(self, shape: tuple[int, ...]) -> int:
         """What no payload for a tensor of `shape` exceeds."""

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtail_fabric.codec.base import Array, CodecError
-from headtail_fabric.rans import bits, lanes
+from headtail_fabric.rans import bits
 from headtail_fabric.rans.bits import Ints
-from headtail_fabric.rans.context import Plan
+from headtail_fabric.rans.layout import Layout, NumpyLayout
 from headtail_fabric.rans.model import CodingModel
+from headtail_fabric.rans.native import NativeLayout, library
 from headtail_fabric.rans.wavefront import MAX_ELEMENTS, Shape4, four_axes
 from headtail_fabric.wire import Buffer, Frames
 
@@ -33,16 +34,20 @@ Levels = NDArray[np.int16]
 _PLAIN: Final = 0
 _CODED: Final = 1
 _PLAIN_HEAD: Final = struct.Struct("<BI")
-_KEPT_PLANS: Final = 4
+_KEPT_LAYOUTS: Final = 4
 
 
 class LevelCoder:
-    """Codes tensors of levels by a model. Not thread-safe: one object a thread."""
+    """Codes tensors of levels by a model. Not thread-safe: one object a thread.
 
-    def __init__(self, model: CodingModel) -> None:
+    `native`: in C where that was compiled, else in numpy; the payloads are the same.
+    """
+
+    def __init__(self, model: CodingModel, *, native: bool = True) -> None:
         self.model = model
         self._digest = model.digest
-        self._plans: OrderedDict[Shape4, Plan] = OrderedDict()
+        self._kernels = library() if native else None
+        self._layouts: OrderedDict[Shape4, Layout] = OrderedDict()
 
     def max_bytes(self, shape: tuple[int, ...]) -> int:
         """What no payload for a tensor of `shape` exceeds."""
@@ -58,9 +63,7 @@ class LevelCoder:
         if offsets.size:
             shift = self.model.alphabet.plain_bits
             tiling = self._tiling(axes)
-            plan = self._plan(tiling.tiled)
-            chosen, codes = plan.survey(tiling.cut(offsets >> shift))
-            body = lanes.encode(self.model.tables, chosen, codes, plan.starts, seed=check)
+            body = self._layout(tiling.tiled).encode(tiling.cut(offsets >> shift), seed=check)
             low_bits = _pack(offsets & (1 << shift) - 1, shift) if shift else b""
             coded = b"".join((bytes([_CODED]), low_bits, body))
             if len(coded) < self.max_bytes(levels.shape):
@@ -117,16 +120,10 @@ class LevelCoder:
         split = _packed_bytes(_elements(axes), shift)
         if (shortest := min(map(len, bodies))) < split:
             raise CodecError(f"payload of {shortest + 1} bytes, too short for shape {axes}")
-        tensors = len(bodies)
-        plan = self._plan(self._tiling(axes).tiled)
-        fronts = len(plan.starts) - 1
-        coder = lanes.LaneDecoder(self.model.tables, [body[split:] for body in bodies], fronts)
-        reader = plan.reader(tensors)
-        for _ in range(fronts):
-            reader.put(coder.front(reader.bases()))
-        checks = coder.finish()
-        joined = self._tiling((tensors * axes[0], *axes[1:])).join(reader.symbols())
-        offsets = joined.reshape(tensors, *axes)
+        layout = self._layout(self._tiling(axes).tiled)
+        tiled, checks = layout.decode([body[split:] for body in bodies])
+        joined = self._tiling((len(bodies) * axes[0], *axes[1:])).join(tiled)
+        offsets = joined.reshape(len(bodies), *axes)
         if shift:
             offsets = offsets << shift
             for own, body in zip(offsets, bodies, strict=True):
@@ -148,15 +145,20 @@ class LevelCoder:
             axes, rows if axes[2] % rows == 0 else 1, columns if axes[3] % columns == 0 else 1
         )
 
-    def _plan(self, axes: Shape4) -> Plan:
-        plan = self._plans.get(axes)
-        if plan is None:
-            plan = self._plans[axes] = self.model.context.plan(axes)
-            if len(self._plans) > _KEPT_PLANS:
-                self._plans.popitem(last=False)
+    def _layout(self, axes: Shape4) -> Layout:
+        layout = self._layouts.get(axes)
+        if layout is None:
+            layout = self._layouts[axes] = self._laid_out(axes)
+            if len(self._layouts) > _KEPT_LAYOUTS:
+                self._layouts.popitem(last=False)
         else:
-            self._plans.move_to_end(axes)
-        return plan
+            self._layouts.move_to_end(axes)
+        return layout
+
+    def _laid_out(self, axes: Shape4) -> Layout:
+        if self._kernels is not None:
+            return NativeLayout(self._kernels, self.model, axes)
+        return NumpyLayout(self.model, axes)
 
     def _check(self, levels: Levels) -> int:
         shape = struct.pack(f"<{levels.ndim}I", *levels.shape)

@@ -16,6 +16,7 @@ The sums are computed by a floating-point matrix product: all partial sums are i
 (float32) or 2^31 (float64), which both hold exactly, in whatever order they are added.
 """
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -193,18 +194,33 @@ class ConvPlan:
         return self.wave.starts
 
     @cached_property
+    def places(self) -> Ints:
+        """Rows of what is known, place by place: all places in coding order, (P,)."""
+        images, channels, height, width = self.wave.shape
+        firsts = [
+            self.wave.order[span].reshape(images, channels, -1)[:, 0].reshape(-1)
+            for span in self.wave.spans()
+        ]
+        image, place = np.divmod(np.concatenate(firsts), channels * height * width)
+        row, column = np.divmod(place, width)
+        places: Ints = (image * self.wave.padded[2] + row + self.wave.margin.top) * self.wave.row
+        places += column + self.wave.margin.left
+        return places
+
+    @cached_property
+    def around(self) -> Ints:
+        """Those that are seen around each place, (P, K)."""
+        around: Ints = np.add.outer(self.places, self._steps)
+        return around
+
+    @cached_property
     def fronts(self) -> list["_Front"]:
         """For a decoder."""
-        images, channels, height, width = self.wave.shape
-        fronts = []
-        for span in self.wave.spans():
-            first = self.wave.order[span].reshape(images, channels, -1)[:, 0].reshape(-1)
-            image, place = np.divmod(first, channels * height * width)
-            row, column = np.divmod(place, width)
-            at = (image * self.wave.padded[2] + row + self.wave.margin.top) * self.wave.row
-            at += column + self.wave.margin.left
-            fronts.append(_Front(places=at, around=np.add.outer(at, self._steps)))
-        return fronts
+        ends = [start // self.context.channels for start in self.starts]
+        return [
+            _Front(places=self.places[first:last], around=self.around[first:last])
+            for first, last in itertools.pairwise(ends)
+        ]
 
     def survey(self, symbols: Int32s) -> tuple[Ints, Ints]:
         """Table and code of each element of `symbols`, in coding order."""
@@ -217,12 +233,12 @@ class ConvPlan:
     def reader(self, tensors: int) -> "ConvReader":
         return ConvReader(self, tensors)
 
-    def nothing(self, tensors: int = 1) -> Floats:
+    def nothing(self, dtype: "np.dtype[Any]", tensors: int = 1) -> NDArray[Any]:
         """Of no place anything is known yet: (tensors N, padded height, padded width, C)."""
         images, channels, height, width = self.wave.padded
-        return np.zeros((tensors * images, height, width, channels), self.layers.input_dtype)
+        return np.zeros((tensors * images, height, width, channels), dtype)
 
-    def inner(self, known: Floats) -> Floats:
+    def inner(self, known: NDArray[Any]) -> NDArray[Any]:
         """What is within the margins, (tensors N, H, W, C), as a view."""
         margin, width = self.wave.margin, self.wave.shape[3]
         return known[:, margin.top :, margin.left : margin.left + width]
@@ -230,7 +246,7 @@ class ConvPlan:
     def _seen(self, centred: Int32s) -> Floats:
         """What is known around each place, (places, K C)."""
         images, height, width, channels = centred.shape
-        known = self.nothing()
+        known = self.nothing(self.layers.input_dtype)
         self.inner(known)[...] = centred
         seen = np.empty((images, height, width, len(self._taps), channels), dtype=known.dtype)
         for tap, (row, column) in enumerate(self._taps):
@@ -246,8 +262,7 @@ class ConvPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Front:
-    """Rows of what is known, place by place: `places` (P,), image by image, and those seen around
-    each, `around` (P, K)."""
+    """As in `ConvPlan`, the places of one front, image by image."""
 
     places: Ints
     around: Ints
@@ -258,7 +273,7 @@ class ConvReader:
 
     def __init__(self, plan: ConvPlan, tensors: int) -> None:
         self._plan, self._images = plan, tensors * plan.wave.shape[0]
-        self._known = plan.nothing(tensors)
+        self._known = plan.nothing(plan.layers.input_dtype, tensors)
         # Tensor by tensor all places, and of each the channels.
         self._rows = self._known.reshape(tensors, -1, plan.context.channels)
         self._fronts = iter(plan.fronts)

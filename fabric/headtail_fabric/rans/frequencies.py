@@ -56,6 +56,12 @@ class FrequencyTables:
         return sums.astype(np.uint16)
 
     @cached_property
+    def owners(self) -> NDArray[np.uint8]:
+        """Whose slot each of the 4096 is, (tables, 4096)."""
+        symbols = np.arange(self.symbols, dtype=np.uint8)
+        return np.stack([np.repeat(symbols, row) for row in self.frequencies])
+
+    @cached_property
     def steps(self) -> NDArray[np.int32]:
         """What an encoder needs of each symbol of each table, (4, tables x symbols): for a
         frequency f and a state x in [2^14, 2^15)
@@ -90,8 +96,10 @@ class FrequencyTables:
         """
         parts = np.arange(1 << STATE_BITS >> PRECISION, 2 << STATE_BITS >> PRECISION)
         result = np.empty((self.count, parts.size, TOTAL), dtype=np.int64)
-        for row, frequencies in zip(result, self.frequencies.astype(np.int64), strict=True):
-            owners = np.repeat(np.arange(self.symbols), frequencies)
+        for table, (row, frequencies) in enumerate(
+            zip(result, self.frequencies.astype(np.int64), strict=True)
+        ):
+            owners = self.owners[table].astype(np.int64)
             behind = np.arange(TOTAL) - (np.cumsum(frequencies) - frequencies)[owners]
             states = frequencies[owners] * parts[:, np.newaxis] + behind
             moved = STATE_BITS + 1 - np.frexp(states)[1].astype(np.int64)

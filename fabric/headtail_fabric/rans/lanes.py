@@ -33,7 +33,8 @@ lanes, or all of them several times.
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 
@@ -90,14 +91,14 @@ def encode(
     32; `max_lanes`: where doubling stops. More lanes at first make both ends faster and cost 14
     bits each.
     """
-    first_lanes = first_lanes or _first_lanes(len(symbols))
+    lanes = first = first_lanes or first_lanes_for(len(symbols))
     coded = _Coded(tables, chosen, symbols)
     states = np.full(MAX_LANES, _LOWEST, dtype=np.int32)
     states[:SEED_LANES] += _seed_states(seed)
     stream: Bits = np.empty(0, dtype=np.uint8)
     stages: list[int] = []
-    lanes, stage, end, waiting = first_lanes, 0, len(symbols), 0
-    for first, last in zip(starts[-2::-1], starts[:0:-1], strict=True):
+    stage, end, waiting = 0, len(symbols), 0
+    for begin, last in zip(starts[-2::-1], starts[:0:-1], strict=True):
         if 2 * lanes <= max_lanes and waiting >= lanes * STATE_BITS:
             stream = np.concatenate([coded.moved(last, end), stream])
             taken = lanes * STATE_BITS
@@ -105,14 +106,18 @@ def encode(
             stream, waiting, end = stream[taken:], waiting - taken, last
             stages.append(stage)
             lanes, stage = 2 * lanes, 0
-        for low in range(first + (last - first - 1) // lanes * lanes, first - 1, -lanes):
+        for low in range(begin + (last - begin - 1) // lanes * lanes, begin - 1, -lanes):
             coded.push(states, low, min(low + lanes, last))
         stage += 1
         if 2 * lanes <= max_lanes:
-            waiting += int(np.add.reduce(coded.widths[first:last]))
+            waiting += int(np.add.reduce(coded.widths[begin:last]))
     final = bits.join(states[:lanes], STATE_BITS)
-    stream = np.concatenate([final, coded.moved(0, end), stream])
-    head = bytes([first_lanes.bit_length() - 1 << 4 | len(stages)])
+    return body_of(first, stages, np.concatenate([final, coded.moved(0, end), stream]))
+
+
+def body_of(first: int, stages: Sequence[int], stream: Bits) -> bytes:
+    """`first` lanes, the `stages` but the widest, states and stream."""
+    head = bytes([first.bit_length() - 1 << 4 | len(stages)])
     return head + b"".join(map(_varint, stages)) + np.packbits(stream).tobytes()
 
 
@@ -211,29 +216,45 @@ class LaneDecoder:
         return [_Group(rows, [self._streams[row] for row in rows]) for rows in by_lanes.values()]
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a body begins with: `size` bytes, how many `lanes` the decoder begins with, and how many
+    fronts each stage takes, the widest last."""
+
+    size: int
+    lanes: int
+    stages: list[int]
+
+    @classmethod
+    def of(cls, body: memoryview, fronts: int) -> Self:
+        """`fronts`: how many there are. Raises CodecError for what no encoder wrote."""
+        if len(body) == 0:
+            raise CodecError("the payload ends before the number of its lanes")
+        first, doublings = 1 << (body[0] >> 4), body[0] & 15
+        lanes = first << doublings
+        if not SEED_LANES <= first <= lanes <= MAX_LANES:
+            raise CodecError(f"{first} to {lanes} lanes")
+        stages, size = _varints(body, 1, doublings)
+        if 0 in stages or sum(stages) > fronts:
+            raise CodecError(f"stages of {stages} fronts, there are {fronts}")
+        if 8 * (len(body) - size) < lanes * STATE_BITS:
+            raise CodecError(f"{len(body)} bytes do not hold {lanes} states")
+        return cls(size, lanes, [*stages, fronts - sum(stages)])
+
+
 class _Stream:
     """What is left of one body."""
 
     def __init__(self, body: bytes | memoryview, fronts: int, *, begin: int) -> None:
         data = memoryview(body)
-        if len(data) == 0:
-            raise CodecError("the payload ends before the number of its lanes")
-        first, doublings = 1 << (data[0] >> 4), data[0] & 15
-        lanes = first << doublings
-        if not SEED_LANES <= first <= lanes <= MAX_LANES:
-            raise CodecError(f"{first} to {lanes} lanes")
-        stages, at = _varints(data, 1, doublings)
-        if 0 in stages or sum(stages) > fronts:
-            raise CodecError(f"stages of {stages} fronts, there are {fronts}")
-        stream = np.unpackbits(np.frombuffer(data[at:], dtype=np.uint8))
-        if stream.size < lanes * STATE_BITS:
-            raise CodecError(f"{len(data)} bytes do not hold {lanes} states")
-        self.stages = [*stages, fronts - sum(stages)]
-        self.states = bits.split(stream[: lanes * STATE_BITS], STATE_BITS)
+        head = Head.of(data, fronts)
+        stream = np.unpackbits(np.frombuffer(data[head.size :], dtype=np.uint8))
+        self.stages = head.stages
+        self.states = bits.split(stream[: head.lanes * STATE_BITS], STATE_BITS)
         self.begin = begin
         # What halving puts back was read here: the rest never grows beyond what it is now.
-        self.room = bits.windows_size(stream.size, PRECISION * lanes)
-        self._rest, self.position = stream[lanes * STATE_BITS :], 0
+        self.room = bits.windows_size(stream.size, PRECISION * head.lanes)
+        self._rest, self.position = stream[head.lanes * STATE_BITS :], 0
 
     def came_to(self, position: int, states: Ints) -> None:
         """`position`: in the array of all windows. Raises CodecError when that is past the end."""
@@ -302,7 +323,8 @@ class _Group:
         return taken
 
 
-def _first_lanes(symbols: int) -> int:
+def first_lanes_for(symbols: int) -> int:
+    """How many an encoder begins with by default."""
     wanted = round(math.log2(max(symbols, 1) / _SYMBOLS_A_LANE))
     return min(max(1 << max(wanted, 0), _FEWEST), _MOST_AT_FIRST)
 

@@ -30,6 +30,7 @@ So a wave over the diagonals it is: nothing that needs fewer fronts comes near.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -162,7 +163,7 @@ class TablePlan:
         if shape[1] != context.channels:
             raise ValueError(f"{shape[1]} channels, the context has {context.channels}")
         wave = Wavefront(shape, slope=1, delays=context.delays(), margin=_MARGIN)
-        self.wave, self._context = wave, context
+        self.wave, self.context = wave, context
         self.bases = context.cells.reshape(-1).astype(np.int64) << STATE_BITS
         channels, addresses = wave.channels, wave.addresses
         taps = [addresses + row * wave.row + column for row, column in NEAR]
@@ -170,33 +171,39 @@ class TablePlan:
             other = references[channels]
             near = addresses + (other - channels) * wave.plane
             taps.append(np.where(other >= 0, near, wave.size - 1))
-        neighbours = wave.places[np.stack(taps)]
-        weights = np.moveaxis(context.weights.astype(np.int32)[channels], 0, 2).swapaxes(0, 1)
-        biases = np.moveaxis(context.biases[channels], 0, 1)
-        centres = context.centres.astype(np.int32)
-        self.centres = centres[:, np.newaxis, np.newaxis]
-        self.fronts = [
-            _Front(
-                span=span,
-                neighbours=np.ascontiguousarray(neighbours[:, span]),
-                weights=np.ascontiguousarray(weights[:, :, span]),
-                biases=np.ascontiguousarray(biases[:, span]),
-                rows=channels[span] * (ACTIVITY_BINS * VALUE_BINS),
-                centres=centres[channels[span]],
-            )
-            for span in wave.spans()
-        ]
+        self.neighbours: Ints = wave.places[np.stack(taps)]
+        """Places in the coding order, (6, elements)."""
+        self.centres = context.centres.astype(np.int32)[:, np.newaxis, np.newaxis]
 
     @property
     def starts(self) -> list[int]:
         """Where each front begins in the coding order, and the end."""
         return self.wave.starts
 
+    @cached_property
+    def fronts(self) -> list[_Front]:
+        """For a decoder."""
+        context, channels = self.context, self.wave.channels
+        weights = np.moveaxis(context.weights.astype(np.int32)[channels], 0, 2).swapaxes(0, 1)
+        biases = np.moveaxis(context.biases[channels], 0, 1)
+        centres = context.centres.astype(np.int32)
+        return [
+            _Front(
+                span=span,
+                neighbours=np.ascontiguousarray(self.neighbours[:, span]),
+                weights=np.ascontiguousarray(weights[:, :, span]),
+                biases=np.ascontiguousarray(biases[:, span]),
+                rows=channels[span] * (ACTIVITY_BINS * VALUE_BINS),
+                centres=centres[channels[span]],
+            )
+            for span in self.wave.spans()
+        ]
+
     def survey(self, symbols: Int32s) -> tuple[Ints, Ints]:
         """Table and code of each element of `symbols`, in coding order."""
         order = self.wave.order
-        cells = self._context.cell_numbers(symbols).reshape(-1)[order]
-        tables = self._context.cells.reshape(-1)[cells].astype(np.int64)
+        cells = self.context.cell_numbers(symbols).reshape(-1)[order]
+        tables = self.context.cells.reshape(-1)[cells].astype(np.int64)
         return tables, symbols.reshape(-1)[order].astype(np.int64)
 
     def reader(self, tensors: int) -> "TableReader":

@@ -36,6 +36,7 @@ from headtail_fabric.rans import (
     StepLevels,
     fit_conv,
     fit_tables,
+    native,
     specimen,
 )
 from headtail_fabric.rans.conv_context import ConvContext
@@ -45,7 +46,9 @@ from headtail_models.data.coco_photos import CocoPhotos
 from headtail_models.task import task_for
 
 PHOTOS: Final = "coco-photos.tar"
-_COLUMNS: Final = ("code", "bytes", "of plain", "encode ms", "decode ms", "MMAC", "model bytes")
+_COLUMNS: Final = (
+    "code", "bytes", "of plain", "encode ms", "decode ms", "in numpy", "MMAC", "model bytes",
+)  # fmt: skip
 _TARGET_SHAPE: Final = (12, 52, 52)
 _TARGET_CODE: Final = "rANS, table context, 2x2 tiles"
 _TURNS: Final = 10
@@ -81,16 +84,30 @@ class _Row:
     bytes: float
     encode_ms: float | None = None
     decode_ms: float | None = None
+    numpy_encode_ms: float | None = None
+    numpy_decode_ms: float | None = None
     mega_macs: float | None = None
     model_bytes: int | None = None
 
-    def take_times(self, codec: TensorCodec, tensor: Features, repeats: int) -> None:
-        """Runs the codec some more; the least times so far stay."""
-        payload = codec.encode(tensor)
-        encode_ms = _least_ms(partial(codec.encode, tensor), repeats)
-        decode_ms = _least_ms(partial(codec.decode, payload, tensor.shape), repeats)
-        self.encode_ms = min(encode_ms, self.encode_ms or encode_ms)
-        self.decode_ms = min(decode_ms, self.decode_ms or decode_ms)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Coded:
+    """A code, in C where that was compiled and in numpy, and what to take its times with."""
+
+    row: _Row
+    codec: TensorCodec
+    in_numpy: TensorCodec
+    tensor: Features
+
+    def take_times(self, repeats: int) -> None:
+        """Runs the codecs some more; the least times so far stay."""
+        payload, row = self.codec.encode(self.tensor), self.row
+        for codec, prefix in ((self.codec, ""), (self.in_numpy, "numpy_")):
+            encode_ms = _least_ms(partial(codec.encode, self.tensor), repeats)
+            decode_ms = _least_ms(partial(codec.decode, payload, self.tensor.shape), repeats)
+            times = {f"{prefix}encode_ms": encode_ms, f"{prefix}decode_ms": decode_ms}
+            for name, took in times.items():
+                setattr(row, name, min(took, getattr(row, name) or took))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +139,7 @@ def run(options: argparse.Namespace) -> Report:
             "repeats": options.repeats,
             "conv_steps": options.conv_steps,
             "times": "process CPU, one thread, least of the repeats",
+            "kernels in C": "on" if native.library() else "off",
         },
     )
     have_photos = options.photos is not None and options.photos.exists()
@@ -260,9 +278,9 @@ def _measure(specimens: _Specimens, options: argparse.Namespace) -> list[_Row]:
     ]
     # In turns, so that a busy spell of the machine does not hit one of them alone.
     for _ in range(_TURNS):
-        for row, codec, tensor in coded:
-            row.take_times(codec, tensor, max(1, options.repeats // _TURNS))
-    return rows + [row for row, _, _ in coded]
+        for one in coded:
+            one.take_times(max(1, options.repeats // _TURNS))
+    return rows + [one.row for one in coded]
 
 
 def _models(specimens: _Specimens, conv_steps: int) -> dict[str, CodingModel]:
@@ -281,10 +299,8 @@ def _models(specimens: _Specimens, conv_steps: int) -> dict[str, CodingModel]:
     }
 
 
-def _coded(
-    name: str, model: CodingModel, specimens: _Specimens
-) -> tuple[_Row, TensorCodec, Features]:
-    """Sizes of one code, its codec, and the tensor of middle size to take the times with."""
+def _coded(name: str, model: CodingModel, specimens: _Specimens) -> _Coded:
+    """One code with its sizes; times are taken with the tensor of middle size."""
     coder, levels = LevelCoder(model), specimens.levels()
     payloads = [coder.encode(tensor) for tensor in levels]
     for tensor, payload in zip(levels, payloads, strict=True):
@@ -297,7 +313,12 @@ def _coded(
         model_bytes=len(model.to_bytes()),
     )
     middle = int(np.argsort([len(payload) for payload in payloads])[len(payloads) // 2])
-    return row, RansCodec(specimens.quantiser, model), specimens.test[middle]
+    return _Coded(
+        row=row,
+        codec=RansCodec(specimens.quantiser, model),
+        in_numpy=RansCodec(specimens.quantiser, model, native=False),
+        tensor=specimens.test[middle],
+    )
 
 
 def _mega_macs(model: CodingModel, shape: tuple[int, ...]) -> float | None:
@@ -376,12 +397,16 @@ def _cells(row: _Row, rows: list[_Row]) -> list[str]:
     def shown(value: float | None, form: str) -> str:
         return "-" if value is None else format(value, form)
 
+    in_numpy = "-"
+    if row.numpy_encode_ms is not None:
+        in_numpy = f"{row.numpy_encode_ms:.2f} / {row.numpy_decode_ms:.2f}"
     return [
         row.code,
         f"{row.bytes:,.0f}",
         f"{row.bytes / rows[0].bytes:.3f}",
         shown(row.encode_ms, ".2f"),
         shown(row.decode_ms, ".2f"),
+        in_numpy,
         shown(row.mega_macs, ".1f"),
         shown(row.model_bytes, ",d"),
     ]
@@ -406,7 +431,8 @@ def _document(report: Report, sections: list[str]) -> str:
         "",
         "Written by `headtail bench codec --markdown`. Mean bytes a tensor, everything included; "
         "models fitted on other photos than those measured; every payload was decoded and "
-        "compared. Times are from float tensor to payload and back.",
+        "compared. Times are from float tensor to payload and back: with the coder's kernels in C "
+        "as the settings say, and in numpy alone (to encode / decode), one payload at a time.",
         "",
         "Settings: " + ", ".join(f"{key} = {value}" for key, value in settings.items()) + ".",
         "",
