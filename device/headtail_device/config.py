@@ -61,6 +61,13 @@ class EdgeConfig(msgspec.Struct, frozen=True, kw_only=True):
     push_bundles: Annotated[
         bool, Meta(description="Send the bundle to an edge that lacks it and would take it.")
     ] = False
+    announce_tails: Annotated[
+        bool,
+        Meta(
+            description="Tell the edge after a pause that a tail is due while its head still runs, "
+            "so that it may be made ready; never where requests are sealed."
+        ),
+    ] = True
     required: Annotated[
         bool,
         Meta(description="End with an error when the edge can't be used within `patience_s`."),

@@ -247,6 +247,7 @@ class Device:
             max_in_flight=config.edge.max_in_flight,
             patience_s=config.edge.patience_s if self._way is not None else 0.0,
             hedge=config.controller.hedge,
+            announce_tails=config.edge.announce_tails,
         )
 
     def _deliver(self, finished: Finished) -> None:

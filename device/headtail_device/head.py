@@ -1,6 +1,6 @@
 """What the device computes: heads, encodings, and the whole model when the edge can't be had."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Protocol
@@ -90,10 +90,16 @@ class Head(Protocol):
         """Multiply-adds of the whole model."""
         ...
 
-    def run(self, data: Data, way: Remote, exit_point: str = "") -> Encoded | Ended:
+    def run(
+        self,
+        data: Data,
+        way: Remote,
+        exit_point: str = "",
+        passed: Callable[[], None] | None = None,
+    ) -> Encoded | Ended:
         """The request for the edge, or the answer of a gate that ended the frame. `exit_point` is
-        that of the exits on the way, empty for the configured one. Raises HeadtailError, ValueError
-        when it can't be made."""
+        that of the exits on the way, empty for the configured one; `passed` is called when no gate
+        can end it any more. Raises HeadtailError, ValueError when it can't be made."""
         ...
 
     def encode(self, data: Data, way: Remote) -> Encoded:
@@ -153,10 +159,18 @@ class HeadRunner:
         if whole:
             self.whole(blank)
 
-    def run(self, data: Data, way: Remote, exit_point: str = "") -> Encoded | Ended:
-        if isinstance(way, Offload):
-            return self._offload(data, way)
-        return self._split(data, way, exit_point, heed=True)
+    def run(
+        self,
+        data: Data,
+        way: Remote,
+        exit_point: str = "",
+        passed: Callable[[], None] | None = None,
+    ) -> Encoded | Ended:
+        if not isinstance(way, Offload):
+            return self._split(data, way, exit_point, heed=True, passed=passed)
+        if passed is not None:
+            passed()
+        return self._offload(data, way)
 
     def encode(self, data: Data, way: Remote) -> Encoded:
         if isinstance(way, Offload):
@@ -187,13 +201,21 @@ class HeadRunner:
                 return EarlyAnswer(gate=verdict.gate.name, answer=answer)
         return None
 
-    def _split(self, data: Data, way: Split, point: str, *, heed: bool) -> Encoded | Ended:
+    def _split(
+        self,
+        data: Data,
+        way: Split,
+        point: str,
+        *,
+        heed: bool,
+        passed: Callable[[], None] | None = None,
+    ) -> Encoded | Ended:
         codec, table = self._codec(way)
         cut, chain = self._cut(way.cut, point or self._gates.exit_point)
         began_at = self._clock.now()
         tensor, geometry = self._task.prepare(data)
         prepared_at = self._clock.now()
-        run = chain.run(tensor, heed=heed)
+        run = chain.run(tensor, heed=heed, passed=passed)
         computed_at = self._clock.now()
         if run.tensor is None:
             cost = Cost(seconds=computed_at - began_at, macs=run.macs)

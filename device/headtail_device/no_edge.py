@@ -27,6 +27,9 @@ class NoEdge:
     def cancel(self, request_id: int) -> None:
         pass
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        pass
+
     def free_window(self) -> int:
         return 0
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from headtail_device.announcer import Announcer
 from headtail_device.config import Late
 from headtail_device.decision import Decision, Reason
 from headtail_device.delivery import Checkout
@@ -72,12 +73,13 @@ _NO_EDGE: Final = (
 class RunnerSettings:
     """`late`: see `Fallback`. `max_in_flight` bounds what is asked of the edge at once, besides the
     edge's own window and `Depth`; `patience_s` is how long the first frame waits for the edge
-    before it is computed here; `hedge`: see `Hedges`."""
+    before it is computed here; `hedge`: see `Hedges`; `announce_tails`: see `Announcer`."""
 
     late: Late
     max_in_flight: int
     patience_s: float
     hedge: bool = False
+    announce_tails: bool = True
 
 
 class Runner:
@@ -147,6 +149,9 @@ class Runner:
             clock=clock,
             notices=self._notices,
             hedge=settings.hedge,
+            announcer=Announcer(
+                port=port, digest=head.digest, clock=clock, on=settings.announce_tails
+            ),
             traces=traces,
         )
         self._patient_until = clock.now() + settings.patience_s

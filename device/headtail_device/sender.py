@@ -1,7 +1,10 @@
 """From a decision to a request on its way: head, gates, encoding, submission."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from headtail_device.announcer import Announcer
 from headtail_device.decision import Decision, Experience
 from headtail_device.delivery import Checkout
 from headtail_device.fallback import Fallback
@@ -37,11 +40,12 @@ class Sender:
     clock: Clock
     notices: Notices
     hedge: bool
+    announcer: Announcer
     traces: FrameTraces | None = None
 
     def send(self, frame: Frame, decision: Decision, way: Remote) -> None:
         """To the edge."""
-        encoded = self._encode(frame, decision, way)
+        encoded = self._encode(frame, decision, way, partial(self.announcer.passed, way.cut))
         if encoded is None:
             return
         now = self.clock.now()
@@ -79,6 +83,7 @@ class Sender:
             hedge_at=self._hedge_at(decision),
         )
         self.flights.add(request_id, flight)
+        self.announcer.sent(way.cut)
 
     def spool(self, frame: Frame, decision: Decision, way: Remote, reason: str) -> None:
         """Into the spool, since there is no edge."""
@@ -91,10 +96,16 @@ class Sender:
             return None
         return decision.decided_at + decision.forecast.upper_s
 
-    def _encode(self, frame: Frame, decision: Decision, way: Remote) -> Encoded | None:
+    def _encode(
+        self,
+        frame: Frame,
+        decision: Decision,
+        way: Remote,
+        passed: Callable[[], None] | None = None,
+    ) -> Encoded | None:
         """None when the frame is owed, or a gate has ended it."""
         try:
-            made = self.head.run(frame.data, way, decision.exit_point)
+            made = self.head.run(frame.data, way, decision.exit_point, passed)
         except (HeadtailError, ValueError) as error:
             self.notices.tell(type(error), "the head failed", error=error)
             self.rescue.unanswered(frame, decision, None, f"the head failed: {error}", fault=True)

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 _POLL_S: Final = 0.2
 _NEWEST_WEIGHT: Final = 0.2
 """Weight of the newest answer in the moving average of what the cloud takes."""
+_CROWDED_S: Final = 30.0
+"""After a refusal more are likely for so long."""
 _HEADROOM: Final = 0.9
 """Share of what is left of a deadline that the forecast may take."""
 
@@ -78,6 +80,7 @@ class Forwarder:
         self._ids: dict[tuple[bytes, int], int] = {}
         self._served: frozenset[bytes] = frozenset()
         self._takes_s: float | None = None
+        self._refused_at: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="forward", daemon=True)
 
@@ -101,7 +104,8 @@ class Forwarder:
     def take(self, job: Job) -> bool:
         """Forward a job that was refused here, if the cloud would be in time by what is known of
         it. A job that is taken is answered from here."""
-        left_s = job.deadline_at - self._clock.now()
+        self._refused_at = self._clock.now()
+        left_s = job.deadline_at - self._refused_at
         if job.key.digest not in self._served or self._forecast_s(job) > _HEADROOM * left_s:
             return False
         with self._lock:
@@ -118,6 +122,14 @@ class Forwarder:
             self._sent[sent_id] = job
             self._ids[job.session, job.id] = sent_id
         return True
+
+    def announce(self, bundle: bytes, cut: str, due_s: float) -> None:
+        """A tail is due here. Where it would have to wait, or others were refused not long ago, it
+        may be forwarded: then the cloud had better be ready."""
+        now = self._clock.now()
+        crowded = self._refused_at is not None and now - self._refused_at < _CROWDED_S
+        if bundle in self._served and (crowded or self._queue.load().queue_s > due_s):
+            self._cloud.announce_tail(bundle=bundle, cut=cut, due_s=due_s)
 
     def cancel(self, session: bytes, request_id: int) -> bool:
         """Its device no longer wants it; whether it was at the cloud."""

@@ -34,6 +34,7 @@ from headtail_fabric.peer.events import (
     ServerEvent,
     SessionClosed,
     SessionOpened,
+    TailAnnounced,
 )
 from headtail_fabric.peer.ports import ServerPort
 from headtail_fabric.wire import ErrorCode
@@ -143,6 +144,8 @@ class EdgeServer:
                 self._opened(event)
             case SessionClosed():
                 self._closed(event)
+            case TailAnnounced():
+                self._announced(event)
             case BundlePartArrived():
                 if self._intake is not None:
                     self._intake.post(event)
@@ -239,6 +242,10 @@ class EdgeServer:
         if job is not None:
             expired = job.deadline_at <= self._clock.now()
             self._metrics.ended(Outcome.EXPIRED if expired else Outcome.CANCELLED)
+
+    def _announced(self, event: TailAnnounced) -> None:
+        if self._forwarder is not None:
+            self._forwarder.announce(event.bundle, event.cut, event.due_s)
 
     def _opened(self, event: SessionOpened) -> None:
         self._sessions[event.session] = event

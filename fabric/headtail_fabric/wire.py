@@ -37,7 +37,8 @@ SessionId = Annotated[bytes, Meta(min_length=16, max_length=16)]
 RequestId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Name = Annotated[str, Meta(max_length=64)]
 Text = Annotated[str, Meta(max_length=512)]
-Millis = Annotated[int, Meta(ge=0, le=86_400_000)]
+MAX_MILLIS: Final = 86_400_000
+Millis = Annotated[int, Meta(ge=0, le=MAX_MILLIS)]
 Micros = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, lt=2**31)]
 Size = Annotated[int, Meta(ge=0, lt=2**40)]
@@ -291,6 +292,16 @@ class TracedRequest(Request, frozen=True, kw_only=True, tag=16):
     trace: Annotated[str, Meta(max_length=55)]
 
 
+class TailDue(_Message, frozen=True, kw_only=True, tag=17):
+    """Client: a request for the tail of `bundle` from `cut` on will probably come in `due_ms`: a
+    head has begun. Nobody answers; what is not ready yet may be made so. Never sent beside sealed
+    requests, which do not show what they are for."""
+
+    bundle: Digest
+    cut: Name
+    due_ms: Millis
+
+
 Message = (
     Hello
     | Offer
@@ -308,12 +319,13 @@ Message = (
     | BundleRefused
     | Advice
     | TracedRequest
+    | TailDue
 )
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _tag_decoder: msgspec.msgpack.Decoder[list[object]] = msgspec.msgpack.Decoder(list[object])
-_TAGS: Final = frozenset(range(1, 17))
+_TAGS: Final = frozenset(range(1, 18))
 
 
 def encode(message: Message, payloads: Frames = ()) -> list[Buffer]:

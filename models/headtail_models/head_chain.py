@@ -121,14 +121,21 @@ class HeadChain:
             elif isinstance(gate, Filter) and chosen.filter:
                 self._links.append(_FilterGate(gate, _Segment(gate.branch, open_stage)))
         self._links.append(_Segment(cut.head, open_stage))
+        gates = [at for at, link in enumerate(self._links) if not isinstance(link, _Segment)]
+        self._gates_end = gates[-1] + 1 if gates else 0
 
-    def run(self, tensor: Array, *, heed: bool = True) -> HeadRun:
+    def run(
+        self, tensor: Array, *, heed: bool = True, passed: Callable[[], None] | None = None
+    ) -> HeadRun:
         """One frame, the network's input (1, ...). Without `heed` no gate ends it, whatever it
-        says, and no policy is asked: `ends` then is by the plain threshold. Raises StageInputError,
-        StageRunError."""
+        says, and no policy is asked: `ends` then is by the plain threshold. `passed` is called when
+        no gate can end it any more, before the segments behind the last one run. Raises
+        StageInputError, StageRunError."""
         verdicts: list[Verdict] = []
         macs = 0
-        for link in self._links:
+        for place, link in enumerate(self._links):
+            if place == self._gates_end and passed is not None:
+                passed()
             macs += link.macs
             if isinstance(link, _Segment):
                 tensor = link.run(tensor)

@@ -33,7 +33,7 @@ class PlayedRuntime:
         self.asked: list[TailRequest] = []
         self.exchanges: list[Exchange] = []
         self.cancelled: list[str] = []
-        self.announced: list[object] = []
+        self.announced: list[tuple[object, float]] = []
 
     alive = True
 
@@ -43,7 +43,7 @@ class PlayedRuntime:
         return self.exchanges[-1]
 
     def announce(self, key: object, due_in_s: float) -> None:
-        self.announced.append(key)
+        self.announced.append((key, due_in_s))
 
     async def close(self, grace_s: float) -> None:
         pass
@@ -131,7 +131,19 @@ def test_a_request_is_answered(tails: dict[str, ServedTail]) -> None:
 
 def test_a_session_announces_its_tails(tails: dict[str, ServedTail]) -> None:
     async def work(room: Room) -> None:
-        assert set(room.runtime.announced) == {tail.segment for tail in tails.values()}
+        assert set(room.runtime.announced) == {(tail.segment, 0.0) for tail in tails.values()}
+
+    run(tails, work)
+
+
+def test_a_head_that_has_begun_announces_its_tail(tails: dict[str, ServedTail]) -> None:
+    async def work(room: Room) -> None:
+        room.runtime.announced.clear()
+        room.edge.announce_tail(bundle=room.tail.digest, cut="early", due_s=0.04)
+        room.edge.announce_tail(bundle=room.tail.digest, cut="nowhere", due_s=0.04)
+        room.edge.announce_tail(bundle=bytes(32), cut="early", due_s=0.04)
+        assert await room.turn() == []
+        assert room.runtime.announced == [(room.tail.segment, 0.04)]
 
     run(tails, work)
 

@@ -8,7 +8,16 @@ import pytest
 
 from edge_doubles import Rig, crossing, events, send
 from headtail_edge.forward import Forwarder
-from headtail_fabric.peer.events import Answered, Expired, Failed, Refused, RequestArrived
+from headtail_edge.tail_runner import TailRunner
+from headtail_fabric.clock import FakeClock
+from headtail_fabric.peer.events import (
+    Answered,
+    Expired,
+    Failed,
+    Refused,
+    RequestArrived,
+    TailAnnounced,
+)
 from headtail_fabric.peer.memory import MemoryClient, MemoryLink, MemoryServer
 from headtail_fabric.wire import DType, ErrorCode, Hints, TensorInfo, Timings
 from headtail_models.bundle import Bundle, open_bundle
@@ -42,6 +51,7 @@ class Sky:
         self.rig.server._forwarder = self.forwarder
         self.device = self.rig.device()
         self.arrived: list[RequestArrived] = []
+        self.due: list[TailAnnounced] = []
         self.turn()
 
     @property
@@ -56,6 +66,8 @@ class Sky:
             while (event := self.cloud.poll(0.0)) is not None:
                 if isinstance(event, RequestArrived):
                     self.arrived.append(event)
+                elif isinstance(event, TailAnnounced):
+                    self.due.append(event)
             while (heard := self.way.poll(0.0)) is not None:
                 self.forwarder.handle(heard)
             self.rig.link.carry()
@@ -89,6 +101,17 @@ class Sky:
         return by_id
 
 
+class Ticking:
+    """A clock by which everything takes time."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        self._clock.advance(0.001)
+        return self._clock.now()
+
+
 def test_what_finds_no_room_is_forwarded_and_answered(tmp_path: Path, bundle: Bundle) -> None:
     sky = Sky(tmp_path, bundle)
     ids = sky.ask(ROOM + 2)
@@ -109,6 +132,45 @@ def test_what_finds_no_room_is_forwarded_and_answered(tmp_path: Path, bundle: Bu
     assert np.frombuffer(forwarded.payloads[0], np.float32)[0] == 7.0
     assert forwarded.timings.compute_us == 1000
     assert sky.forwards == {"answered": 2}
+
+
+def announce(sky: Sky, bundle: Bundle, *, due_s: float = 0.0) -> list[tuple[str, float]]:
+    """What the cloud hears of a tail that is due at the edge."""
+    sky.due.clear()
+    sky.device.announce_tail(bundle=bundle.digest, cut="late", due_s=due_s)
+    sky.turn()
+    assert all(due.bundle == bundle.digest for due in sky.due)
+    return [(due.cut, due.due_s) for due in sky.due]
+
+
+def test_a_tail_that_would_wait_here_is_announced_there(tmp_path: Path, bundle: Bundle) -> None:
+    sky = Sky(tmp_path, bundle)
+    sky.rig.run_with(TailRunner(clock=Ticking(sky.rig.clock)))
+    sky.ask(1)
+    sky.rig.compute()  # from now on it is known how long one takes
+    sky.rig.step()
+    assert announce(sky, bundle) == [], "nothing waits here"
+    sky.ask(1)
+    running = sky.rig.queue.take()
+    assert running is not None
+    wait_s = sky.rig.queue.load().queue_s
+    assert wait_s > 0
+    assert announce(sky, bundle) == [("late", 0.0)]
+    assert announce(sky, bundle, due_s=wait_s + 0.001) == [], "by then it is done"
+
+
+def test_so_is_one_that_may_be_refused_as_others_were(tmp_path: Path, bundle: Bundle) -> None:
+    sky = Sky(tmp_path, bundle)
+    sky.ask(ROOM + 1)
+    sky.rig.compute()
+    sky.rig.clock.advance(10.0)
+    assert announce(sky, bundle, due_s=0.05) == [("late", 0.05)]
+    sky.rig.clock.advance(60.0)
+    assert announce(sky, bundle) == []
+    sky.ask(ROOM + 1)
+    sky.cloud.serve_bundles([])
+    sky.link.cut()
+    assert announce(sky, bundle) == [], "there is no cloud"
 
 
 def test_what_the_cloud_refuses_is_computed_here_if_there_is_room(

@@ -51,6 +51,9 @@ class HeldPort:
     def cancel(self, request_id: int) -> None:
         raise NotImplementedError
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        raise NotImplementedError
+
     def free_window(self) -> int:
         return abs(self.window)
 

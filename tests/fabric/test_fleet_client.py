@@ -21,6 +21,7 @@ class SpokenPort:
         self.says: queue.SimpleQueue[ClientEvent | Exception] = queue.SimpleQueue()
         self.submitted = 0
         self.cancelled: list[int] = []
+        self.announced: list[str] = []
         self.pushed: list[bytes] = []
         self.closed = 0
 
@@ -30,6 +31,9 @@ class SpokenPort:
 
     def cancel(self, request_id: int) -> None:
         self.cancelled.append(request_id)
+
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        self.announced.append(cut)
 
     def free_window(self) -> int:
         return 4
@@ -115,6 +119,8 @@ def test_events_of_all_edges_come_through_one_port_and_requests_move() -> None:
     first.says.put(connected("a"))
     assert scene.next() == connected("a")
     second.says.put(connected("b"))
+    scene.fleet.announce_tail(bundle=DIGEST, cut="L7", due_s=0.1)
+    assert (first.announced, second.announced) == (["L7"], [])
     request_id = scene.submit()
     assert first.submitted == 1
     assert scene.fleet.poll(0.3) is None

@@ -24,6 +24,7 @@ from headtail_fabric.peer.events import (
     RequestCancelled,
     SessionClosed,
     SessionOpened,
+    TailAnnounced,
 )
 from headtail_fabric.peer.memory import MemoryClient, MemoryServer
 from headtail_fabric.wire import Buffer, ErrorCode, Hints
@@ -75,6 +76,23 @@ def test_hello_and_offer_say_who_serves_what() -> None:
     assert isinstance(opened, SessionOpened)
     assert opened.bundles == (DIGEST,)
     assert opened.can_push
+
+
+def test_a_tail_is_announced_while_there_is_a_connection() -> None:
+    pair = Pair()
+    pair.client.announce_tail(bundle=DIGEST, cut="L7", due_s=0.25)
+    (due,) = pair.server_events()
+    assert isinstance(due, TailAnnounced)
+    assert (due.bundle, due.cut, due.due_s) == (DIGEST, "L7", 0.25)
+    pair.client.announce_tail(bundle=DIGEST, cut="L7", due_s=1e9)
+    (far,) = pair.server_events()
+    assert isinstance(far, TailAnnounced)
+    assert far.due_s == 86_400
+    pair.link.cut()
+    pair.client.announce_tail(bundle=DIGEST, cut="L7", due_s=0.25)
+    pair.link.heal()
+    pair.pass_time(1.0)
+    assert not any(isinstance(event, TailAnnounced) for event in pair.server_events())
 
 
 def test_window_pushes_back() -> None:

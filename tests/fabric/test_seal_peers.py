@@ -59,6 +59,12 @@ def test_a_request_and_its_answer_are_sealed_on_the_wire_and_clear_at_both_ends(
     assert not any(b"from the" in frame for frame in seen)
 
 
+def test_a_tail_is_not_announced_beside_sealed_requests() -> None:
+    pair = SealedPair()
+    pair.client.announce_tail(bundle=DIGEST, cut="L7", due_s=0.1)
+    assert pair.server_events() == []
+
+
 def test_a_busy_edge_is_asked_again_under_a_new_seal() -> None:
     pair = SealedPair()
     pair.submit()

@@ -83,6 +83,22 @@ def test_a_frame_that_passes_every_gate_crosses(bundle: Bundle) -> None:
     assert counting.runs == dict.fromkeys((TRUNK1, BRANCH1, TRUNK2, BRANCH2, HEAD), 1)
 
 
+def test_it_is_said_when_no_gate_can_end_the_frame_any_more(bundle: Bundle) -> None:
+    counting = Counting(bundle)
+    ran_before: list[set[str]] = []
+
+    def passed() -> None:
+        ran_before.append(set(counting.runs))
+
+    chain = HeadChain(bundle.cut("code"), counting)
+    chain.run(plain(DARK), passed=passed)
+    assert ran_before == []
+    chain.run(plain(GREY), passed=passed)
+    assert ran_before == [{TRUNK1, BRANCH1, TRUNK2, BRANCH2}]
+    HeadChain(bundle.cut("late"), bundle.open_stage).run(plain(GREY), passed=passed)
+    assert len(ran_before) == 2
+
+
 def test_what_the_filter_ends_is_not_computed_further(bundle: Bundle) -> None:
     counting = Counting(bundle)
     run = HeadChain(bundle.cut("code"), counting).run(plain(DARK))

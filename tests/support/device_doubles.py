@@ -120,8 +120,16 @@ class FakeHead:
         self.verdicts: tuple[Verdict, ...] = ()
         self.points: list[str] = []
 
-    def run(self, data: Data, way: Remote, exit_point: str = "") -> Encoded | Ended:
+    def run(
+        self,
+        data: Data,
+        way: Remote,
+        exit_point: str = "",
+        passed: Callable[[], None] | None = None,
+    ) -> Encoded | Ended:
         self.points.append(exit_point)
+        if self.ended is None and passed is not None:
+            passed()
         encoded = self.encode(data, way)
         return encoded if self.ended is None else self.ended
 
@@ -171,6 +179,7 @@ class Bench:
         serves: Sequence[bytes] = (DIGEST,),
         spool: Callable[["Bench"], Spooler] | None = None,
         hedge: bool = False,
+        announce_tails: bool = True,
     ) -> None:
         self.clock = FakeClock(100.0)
         self.link = MemoryLink(self.clock)
@@ -190,7 +199,11 @@ class Bench:
             checkout=self.checkout,
             clock=self.clock,
             settings=RunnerSettings(
-                late=late, max_in_flight=max_in_flight, patience_s=patience_s, hedge=hedge
+                late=late,
+                max_in_flight=max_in_flight,
+                patience_s=patience_s,
+                hedge=hedge,
+                announce_tails=announce_tails,
             ),
             packed=packed,
             spooler=None if spool is None else spool(self),
@@ -359,6 +372,9 @@ class EchoPort:
         return request_id
 
     def cancel(self, request_id: int) -> None:
+        pass
+
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
         pass
 
     def free_window(self) -> int:

@@ -68,5 +68,6 @@ SAMPLES: dict[str, tuple[wire.Message, list[bytes]]] = {
         ),
         [b"payload"],
     ),
+    "tail-due": (wire.TailDue(bundle=DIGEST, cut="L7", due_ms=40), []),
     "advice": (wire.Advice(id=7, cut="L9", codec="q4+zstd"), []),
 }

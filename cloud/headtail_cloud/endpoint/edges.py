@@ -29,6 +29,7 @@ from headtail_fabric.peer.events import (
     ServerEvent,
     SessionClosed,
     SessionOpened,
+    TailAnnounced,
 )
 from headtail_fabric.peer.ports import ServerPort
 from headtail_fabric.wire import ErrorCode, Hints, Timings
@@ -83,6 +84,9 @@ class EdgeEndpoint:
                 self._end((session, request_id))
             case SessionOpened():
                 self._opened(event)
+            case TailAnnounced(bundle=bundle, cut=cut, due_s=due_s):
+                if (model := self._models.get((bundle, cut))) is not None:
+                    self._runtime.announce(model.segment, due_s)
             case SessionClosed(session=session, reason=reason):
                 for key in [key for key in self._tasks if key[0] == session]:
                     self._end(key)

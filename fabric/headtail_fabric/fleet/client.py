@@ -91,6 +91,11 @@ class FleetClient:
         with self._lock:
             self._core.cancel(request_id)
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        with self._lock:
+            now = self._clock.now()
+            self._core.announce_tail(bundle=bundle, cut=cut, due_s=due_s, now=now)
+
     def free_window(self) -> int:
         with self._lock:
             return self._core.free_window(self._clock.now())

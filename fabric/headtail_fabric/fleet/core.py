@@ -161,6 +161,13 @@ class FleetCore:
         member = self.active
         return LinkEstimate() if member is None else member.estimate()
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float, now: float) -> None:
+        """To the edge that would be asked now."""
+        edge = self._with_room(now)
+        member = None if edge is None else self._members[edge]
+        if member is not None:
+            member.announce_tail(bundle=bundle, cut=cut, due_s=due_s)
+
     def free_window(self, now: float) -> int:
         """See `ClientPort.free_window`."""
         edge = self._with_room(now)

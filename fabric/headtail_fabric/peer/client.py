@@ -185,6 +185,12 @@ class ClientCore:
         if self._requests.remove(request_id) and self._state is State.READY:
             self._outbox.append(wire.Cancel(id=request_id))
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        """Tell the server what will probably be asked of it; see `ClientPort.announce_tail`."""
+        if self._state is State.READY and self._sealer is None:
+            due_ms = min(max(0, round(due_s * 1000)), wire.MAX_MILLIS)
+            self._outbox.append(wire.TailDue(bundle=bundle, cut=cut, due_ms=due_ms))
+
     def push_bundle(self, digest: bytes, packed: Buffer) -> None:
         """Send a packed bundle as the server asks for it."""
         self._pushes.setdefault(digest, BundlePush(digest)).start(packed)
@@ -307,7 +313,7 @@ class ClientCore:
                 event = BundleDeclined(digest=message.digest, reason=message.reason)
             case wire.Goodbye():
                 self._dismissed(f"the edge said goodbye: {message.reason}", now)
-            case wire.Hello() | wire.Request() | wire.Cancel() | wire.BundlePart():
+            case wire.Hello() | wire.Request() | wire.Cancel() | wire.BundlePart() | wire.TailDue():
                 raise wire.WireError(f"{type(message).__name__} came from a server")
             case _:
                 assert_never(message)

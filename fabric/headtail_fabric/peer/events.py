@@ -152,6 +152,15 @@ class RequestCancelled(msgspec.Struct, frozen=True, kw_only=True):
     id: int
 
 
+class TailAnnounced(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for this tail will probably come in `due_s`."""
+
+    session: bytes
+    bundle: bytes
+    cut: str
+    due_s: float
+
+
 class BundlePartArrived(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a bundle that this side asked for."""
 
@@ -163,4 +172,11 @@ class BundlePartArrived(msgspec.Struct, frozen=True, kw_only=True):
     payload: Buffer
 
 
-ServerEvent = SessionOpened | SessionClosed | RequestArrived | RequestCancelled | BundlePartArrived
+ServerEvent = (
+    SessionOpened
+    | SessionClosed
+    | RequestArrived
+    | RequestCancelled
+    | TailAnnounced
+    | BundlePartArrived
+)

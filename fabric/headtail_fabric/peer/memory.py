@@ -188,6 +188,10 @@ class MemoryClient:
         with self._link.lock:
             self.core.cancel(request_id)
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        with self._link.lock:
+            self.core.announce_tail(bundle=bundle, cut=cut, due_s=due_s)
+
     def free_window(self) -> int:
         self._link.carry()
         with self._link.lock:

@@ -60,6 +60,12 @@ class ClientPort(Protocol):
         """Forget a request: no event will come for it."""
         ...
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        """Say that a request for this tail will probably be submitted in `due_s` seconds, so that
+        it may be made ready. Nothing comes of it while there is no connection, or where requests
+        are sealed."""
+        ...
+
     def free_window(self) -> int:
         """How many requests may be submitted now; 0 while there is no connection."""
         ...

@@ -24,6 +24,7 @@ from headtail_fabric.peer.events import (
     ServerEvent,
     SessionClosed,
     SessionOpened,
+    TailAnnounced,
 )
 from headtail_fabric.peer.ports import Offered, to_everyone
 from headtail_fabric.peer.session import Progress, Seen, Session
@@ -262,6 +263,14 @@ class ServerCore:
             case wire.Cancel():
                 if session.finish(message.id) is not None:
                     self._events.append(RequestCancelled(session=session.id, id=message.id))
+            case wire.TailDue():
+                due = TailAnnounced(
+                    session=session.id,
+                    bundle=message.bundle,
+                    cut=message.cut,
+                    due_s=message.due_ms / 1000,
+                )
+                self._events.append(due)
             case wire.BundlePart():
                 part = BundlePartArrived(
                     session=session.id,

@@ -114,6 +114,11 @@ class ZmqClient(ZmqPort[ClientEvent]):
             self._core.cancel(request_id)
         self._loop.wake()
 
+    def announce_tail(self, *, bundle: bytes, cut: str, due_s: float) -> None:
+        with self._lock:
+            self._core.announce_tail(bundle=bundle, cut=cut, due_s=due_s)
+        self._loop.wake()
+
     def free_window(self) -> int:
         with self._lock:
             return self._core.free_window()

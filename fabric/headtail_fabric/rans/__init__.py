@@ -1,4 +1,4 @@
-"""Entropy coding of quantised tensors: rANS with contexts, in numpy and in C, exact on every machine.
+"""Entropy coding of quantised tensors: rANS with contexts, in numpy and in C, the same everywhere.
 
 fit_tables.fit(levels, alphabet) -> CodingModel    on calibration tensors; into the bundle
 LevelCoder(model).encode(levels) -> payload        integers
