@@ -159,3 +159,27 @@ def test_with_keys_the_cloud_knows_its_edges(
     assert isinstance(hello("near"), Connected)
     assert not isinstance(hello("stranger"), Connected)
     assert above.terminate() == 0
+
+
+def test_a_head_that_has_begun_finds_an_instance_there(
+    bundle: Bundle, tmp_path: Path, stack: ExitStack
+) -> None:
+    settings = tmp_path / "cloud.toml"
+    settings.write_text("least_workers = 0\n")
+    ready = stack.enter_context(cloud(bundle, "--config", settings)).ready()
+    client = connected(ready["edges"])  # names no bundle, so that only the head announces its tail
+    stack.callback(client.close)
+
+    def instances() -> float:
+        text = urllib.request.urlopen(f"{ready['url']}/metrics", timeout=30).read().decode()
+        (line,) = [line for line in text.splitlines() if line.startswith("headtail_cloud_instances ")]
+        return float(line.split()[-1])
+
+    def announced() -> bool:
+        client.announce_tail(bundle=bundle.digest, cut="late", due_s=0.0)
+        client.poll(0.1)
+        return instances() == 1
+
+    assert instances() == 0
+    wait_until(announced, "an instance")
+    assert [type(end) for end in ask_all(client, bundle, 1).values()] == [Answered]
