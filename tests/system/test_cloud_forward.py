@@ -172,8 +172,8 @@ def test_a_head_that_has_begun_finds_an_instance_there(
 
     def instances() -> float:
         text = urllib.request.urlopen(f"{ready['url']}/metrics", timeout=30).read().decode()
-        (line,) = [line for line in text.splitlines() if line.startswith("headtail_cloud_instances ")]
-        return float(line.split()[-1])
+        found = [line for line in text.splitlines() if line.startswith("headtail_cloud_instances ")]
+        return float(found[0].split()[-1])
 
     def announced() -> bool:
         client.announce_tail(bundle=bundle.digest, cut="late", due_s=0.0)

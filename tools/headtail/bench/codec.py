@@ -36,7 +36,6 @@ from headtail_fabric.rans import (
     StepLevels,
     fit_conv,
     fit_tables,
-    native,
     specimen,
 )
 from headtail_fabric.rans.conv_context import ConvContext
@@ -139,7 +138,6 @@ def run(options: argparse.Namespace) -> Report:
             "repeats": options.repeats,
             "conv_steps": options.conv_steps,
             "times": "process CPU, one thread, least of the repeats",
-            "kernels in C": "on" if native.library() else "off",
         },
     )
     have_photos = options.photos is not None and options.photos.exists()
@@ -432,7 +430,7 @@ def _document(report: Report, sections: list[str]) -> str:
         "Written by `headtail bench codec --markdown`. Mean bytes a tensor, everything included; "
         "models fitted on other photos than those measured; every payload was decoded and "
         "compared. Times are from float tensor to payload and back: with the coder's kernels in C "
-        "as the settings say, and in numpy alone (to encode / decode), one payload at a time.",
+        "where there are any, and in numpy alone (to encode / decode), one payload at a time.",
         "",
         "Settings: " + ", ".join(f"{key} = {value}" for key, value in settings.items()) + ".",
         "",

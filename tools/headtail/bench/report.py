@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headtail import __version__
+from headtail_fabric.rans import native
 
 Op = Literal[">=", "<="]
 Cell = str | int | float | None
@@ -130,6 +131,7 @@ def machine() -> dict[str, object]:
         "load_1min": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
+        "entropy_coder": "C" if native.library() else "numpy",
     }
 
 

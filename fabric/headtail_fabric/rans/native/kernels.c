@@ -5,10 +5,10 @@ What they compute is defined by the modules beside this folder: `lanes.py` (the 
 with those to the bit, and the tests compare them. Here elements are taken one after the other:
 where numpy needs whole fronts to be fast, a loop may skip the zeros, which most latents are.
 
-No header of Python's is needed. Nothing is allocated: `scratch` and all results come from the
-caller, who has checked every size. The model is trusted, the payload is not: whatever its bits,
-states stay within 14 bits, symbols within the alphabet, and reading stops at the end. Compile with
--fwrapv: sums of a table context may wrap, as they do in numpy. */
+No header of Python's is needed. Nothing is allocated: memory to work in and for all results comes
+from the caller. Sizes, tables and weights were checked when the model was made; of a payload nothing
+is: whatever its bits, states stay within 14 bits, symbols within the alphabet, and reading stops at
+the end. Compile with -fwrapv: sums of a table context may wrap, as they do in numpy. */
 
 #include <stdint.h>
 #include <string.h>

@@ -8,8 +8,10 @@ Tails are due in 50 ms, and an iteration can't be interrupted, so the language m
 many of its first layers as let a token fit well inside that (`--live-layers`): its words are
 nonsense, its work is not. "Two halves" are two engines, each at half the speed.
 
-Texts come at the lowest rate found at which two halves keep less than a fifth of them; it is told
-as a share of what one engine could serve, at best, whose iterations are as long as tails can wait.
+Texts come at the lowest rate found at which two halves keep less than a fifth of them. It is found
+anew for each turn, right before the rules take it, since a shared machine does not stay as fast as
+it was. It is told as a share of what one engine could serve then, at best, whose iterations are as
+long as tails can wait.
 """
 
 import argparse
@@ -68,6 +70,8 @@ _TBT_S: Final = 0.1
 _TAIL_S: Final = 0.05
 _TURNS: Final = 3
 _PROBES: Final = 5
+_RUNS: Final = 4
+"""Of a turn: three rules on one engine, and two halves."""
 _FEW: Final = 0.2
 """Texts in time, of two halves that are overloaded."""
 _GRACE_S: Final = 20.0
@@ -143,33 +147,18 @@ def measure(report: Report, options: argparse.Namespace) -> None:
     (tail,) = load_tails([options.live_tail])
     checkpoint = _first_layers(model_store.checkpoint(options.model), options.live_layers)
     engines = _Engines(checkpoint=checkpoint, tail=tail)
-    prices = _prices(engines)
-    most_s = _most_texts_s(options.live_tails, tail, prices)
     mix = _mix(options.live_tails, tail, checkpoint.name)
-    rig = _Rig(engines=engines, prices=prices, real_time=options.live_real_time)
-    shares: dict[str, list[Share]]
+    turns: list[_Turn] = []
     with Progress(transient=True) as progress:
-        texts_s = options.live_texts
-        if texts_s is None:
-            task = progress.add_task("load", total=_PROBES)
-            step = partial(progress.advance, task)
-            texts_s = _overload_s(rig, mix, most_s, options.live_seconds, step)
-        mix = replace(mix, texts_s=texts_s)
-        known = rules(prices.of, _TBT_S)
-        shares = {name: [] for name in (*known, HALVES)}
-        loads: list[float] = []
-        task = progress.add_task("mixed load", total=options.live_seeds * len(shares))
+        probes = 0 if options.live_texts is not None else _PROBES
+        task = progress.add_task("mixed load", total=options.live_seeds * (probes + _RUNS))
+        step = partial(progress.advance, task)
         for seed in range(options.live_seeds):
-            arrivals = mix.arrivals(options.live_seconds, seed)
-            for name, rule in known.items():
-                share, prices_then = rig.joint(arrivals, rule)
-                shares[name].append(share)
-                if name == TIME:
-                    most_then_s = _most_texts_s(options.live_tails, tail, prices_then)
-                    loads.append(mix.texts_s / most_then_s)
-                progress.advance(task)
-            shares[HALVES].append(rig.halves(arrivals))
-            progress.advance(task)
+            turns.append(_turn(engines, mix, options, seed=seed, done=step))
+    shares = {name: [turn.shares[name] for turn in turns] for name in turns[0].shares}
+    rates = [turn.texts_s for turn in turns]
+    prices = turns[-1].prices
+    mix = replace(mix, texts_s=median(rates))
     clock = "real" if options.live_real_time else "processor"
     promises = f"first token {_TTFT_S:g} s, {1000 * _TBT_S:g} ms between"
     report.table(
@@ -178,6 +167,7 @@ def measure(report: Report, options: argparse.Namespace) -> None:
         COLUMNS,
         tell(report, shares, suffix=""),
     )
+    loads = [turn.load for turn in turns]
     report.figure("live_texts_s", mix.texts_s)
     report.figure("live_load", median(loads))
     report.figure("live_load_most", max(loads))
@@ -187,10 +177,48 @@ def measure(report: Report, options: argparse.Namespace) -> None:
     report.note(
         f"{options.model}, the first {options.live_layers} of its layers, and {options.live_tail}; "
         f"prompts and answers of {_PROMPT_MEDIAN:g} and {_ANSWER_MEDIAN:g} tokens (medians); "
-        f"at best one engine could serve {most_s:.3g} texts a second beside those tails, as was "
-        f"measured before; of what it could as the runs of the time budget ended, this load was "
+        f"{', '.join(f'{rate:.3g}' for rate in rates)} texts a second; of what one engine could "
+        f"serve at best beside those tails, as the runs of the time budget ended, that was "
         f"{', '.join(f'{load:.2f}' for load in loads)}"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """What each rule made of the same arrivals; `load`: their share of what one engine could serve
+    when the time budget had run."""
+
+    texts_s: float
+    prices: TextPrices
+    load: float
+    shares: dict[str, Share]
+
+
+def _turn(
+    engines: _Engines,
+    mix: Mix,
+    options: argparse.Namespace,
+    *,
+    seed: int,
+    done: Callable[[], None],
+) -> _Turn:
+    prices = _prices(engines)
+    rig = _Rig(engines=engines, prices=prices, real_time=options.live_real_time)
+    texts_s = options.live_texts
+    if texts_s is None:
+        most_s = _most_texts_s(options.live_tails, engines.tail, prices)
+        texts_s = _overload_s(rig, mix, most_s, options.live_seconds, seed, done)
+    arrivals = replace(mix, texts_s=texts_s).arrivals(options.live_seconds, seed)
+    shares: dict[str, Share] = {}
+    load = 0.0
+    for name, rule in rules(prices.of, _TBT_S).items():
+        shares[name], prices_then = rig.joint(arrivals, rule)
+        if name == TIME:
+            load = texts_s / _most_texts_s(options.live_tails, engines.tail, prices_then)
+        done()
+    shares[HALVES] = rig.halves(arrivals)
+    done()
+    return _Turn(texts_s=texts_s, prices=prices, load=load, shares=shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,14 +255,14 @@ class _Rig:
 
 
 def _overload_s(
-    rig: _Rig, mix: Mix, most_s: float, seconds: float, probed: Callable[[], None]
+    rig: _Rig, mix: Mix, most_s: float, seconds: float, seed: int, probed: Callable[[], None]
 ) -> float:
-    """The lowest rate found at which two halves keep few texts, by bisection."""
+    """The lowest rate found at which two halves keep few texts of such arrivals, by bisection."""
     low_s, high_s = 0.0, 2 * most_s
-    for seed in range(_PROBES):
+    for _ in range(_PROBES):
         middle_s = (low_s + high_s) / 2
         probe = replace(mix, texts_s=middle_s)
-        few = rig.halves(probe.arrivals(seconds, 1000 + seed)).texts.in_time < _FEW
+        few = rig.halves(probe.arrivals(seconds, seed)).texts.in_time < _FEW
         low_s, high_s = (low_s, middle_s) if few else (middle_s, high_s)
         probed()
     return high_s
