@@ -40,7 +40,10 @@ log = logging.getLogger(__name__)
 @cache
 def library() -> ctypes.CDLL | None:
     """The kernels; None where they were not compiled, are not wanted or are of another version."""
-    if os.environ.get(SWITCH) == "0" or not LIBRARY.exists():
+    if os.environ.get(SWITCH) == "0":
+        return None
+    if not LIBRARY.exists():
+        log.info("the coder's kernels were not compiled, numpy does their work")
         return None
     try:
         found = ctypes.CDLL(str(LIBRARY))
