@@ -28,6 +28,7 @@ from headtail_edge.request_traces import traced
 from headtail_edge.sealing import open_seals
 from headtail_edge.server import EdgeServer
 from headtail_edge.stage_memory import StageMemory
+from headtail_edge.tail_opener import TailOpener
 from headtail_edge.tail_runner import Runner, TailRunner
 from headtail_edge.tenants import Tenants, TenantsError
 from headtail_edge.watch import Watcher
@@ -108,6 +109,8 @@ def serve(config: EdgeConfig, *, stop: threading.Event, out: TextIO | None = Non
             clock=clock,
         )
         forwarder = _forwarder(config, port, registry, queue, metrics, clock)
+        # Worker processes open their tails themselves.
+        opener = TailOpener() if config.worker_kind == "thread" else None
         server = EdgeServer(
             port=port,
             registry=registry,
@@ -120,6 +123,7 @@ def serve(config: EdgeConfig, *, stop: threading.Event, out: TextIO | None = Non
             health=health,
             clock=clock,
             forwarder=forwarder,
+            opener=opener,
         )
         pool = WorkerPool(
             Worker(
@@ -142,6 +146,9 @@ def serve(config: EdgeConfig, *, stop: threading.Event, out: TextIO | None = Non
         if forwarder is not None:
             forwarder.start()
             cleanup.callback(forwarder.stop, _GOODBYE_S)
+        if opener is not None:
+            opener.start()
+            cleanup.callback(opener.stop, _GOODBYE_S)
         if intake is not None:
             intake.start()
             cleanup.callback(intake.stop, _GOODBYE_S)

@@ -23,6 +23,7 @@ from headtail_edge.push import BundleOffered
 from headtail_edge.rate_limit import RateLimits
 from headtail_edge.registry import BundleRegistry
 from headtail_edge.request_check import RequestRefusedError, check
+from headtail_edge.tail_opener import TailOpener
 from headtail_edge.tenants import Flow, Tenants
 from headtail_edge.worker import WorkerPool
 from headtail_fabric.clock import Clock
@@ -66,6 +67,7 @@ class EdgeServer:
         health: Health,
         clock: Clock,
         forwarder: Forwarder | None = None,
+        opener: TailOpener | None = None,
     ) -> None:
         self._port = port
         self._registry = registry
@@ -79,6 +81,7 @@ class EdgeServer:
         self._max_pixels = max_pixels
         self._health = health
         self._forwarder = forwarder
+        self._opener = opener
         self._clock = clock
         self._sessions: dict[bytes, SessionOpened] = {}
         self._arrived: list[Job] = []
@@ -225,7 +228,7 @@ class EdgeServer:
             raise RequestRefusedError(ErrorCode.UNKNOWN_CUT, f"{bundle.name} has no cut {cut!r}")
         raise RequestRefusedError(ErrorCode.UNKNOWN_BUNDLE, self._lacking(event.session, digest))
 
-    def _device(self, event: RequestArrived) -> str:
+    def _device(self, event: RequestArrived | TailAnnounced) -> str:
         opened = self._sessions.get(event.session)
         return event.user or (opened.name if opened is not None else "")
 
@@ -244,6 +247,11 @@ class EdgeServer:
             self._metrics.ended(Outcome.EXPIRED if expired else Outcome.CANCELLED)
 
     def _announced(self, event: TailAnnounced) -> None:
+        plan = self._registry.plan(event.bundle, event.cut)
+        if plan is None or not self._canaries.offered(self._device(event), event.bundle):
+            return  # a request would be refused, too
+        if self._opener is not None:
+            self._opener.due(plan)
         if self._forwarder is not None:
             self._forwarder.announce(event.bundle, event.cut, event.due_s)
 

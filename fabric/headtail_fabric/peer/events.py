@@ -156,6 +156,7 @@ class TailAnnounced(msgspec.Struct, frozen=True, kw_only=True):
     """A request for this tail will probably come in `due_s`."""
 
     session: bytes
+    user: str
     bundle: bytes
     cut: str
     due_s: float

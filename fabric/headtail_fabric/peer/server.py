@@ -266,6 +266,7 @@ class ServerCore:
             case wire.TailDue():
                 due = TailAnnounced(
                     session=session.id,
+                    user=session.user,
                     bundle=message.bundle,
                     cut=message.cut,
                     due_s=message.due_ms / 1000,
