@@ -18,7 +18,7 @@ from packaging.tags import platform_tags
 
 SOURCE = "fabric/headtail_fabric/rans/native/kernels.c"
 LIBRARY = "fabric/headtail_fabric/rans/native/_kernels.so"
-FLAGS = ("-std=c11", "-O2", "-fwrapv", "-shared", "-fPIC")
+FLAGS = ("-std=c11", "-O3", "-fwrapv", "-shared", "-fPIC")
 
 
 class KernelsHook(BuildHookInterface[Any]):
