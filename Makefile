@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCHES := wire edge accuracy
 
-.PHONY: help run test lint types imports unit bench fuzz firmware-qemu firmware-natmod clean
+.PHONY: help run test lint types imports unit bench fuzz sanitise firmware-qemu firmware-natmod clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,15 @@ TARGET ?= wire
 INPUTS ?= 1000000
 fuzz: $(VENV)/.dev  ## optional: a parser under mutated input; TARGET=wire INPUTS=1000000
 	PYTHONPATH=tests/support $(BIN)/python -m fuzzing $(TARGET) --inputs $(INPUTS)
+
+NATIVE := fabric/headtail_fabric/rans/native
+SANITISED := -std=c11 -O1 -g -fwrapv -fsanitize=address,undefined -fno-sanitize-recover=all
+sanitise: $(VENV)/.dev  ## optional: the entropy coder's kernels in C under sanitisers (gcc)
+	$(CC) $(SANITISED) -shared -fPIC $(NATIVE)/kernels.c -o $(NATIVE)/_kernels.so
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		$(BIN)/pytest -p no:xdist tests/fabric/test_rans_native.py tests/fabric/test_rans_coder.py; \
+		status=$$?; $(BIN)/pip install -q --no-deps -e .; exit $$status
 
 firmware-qemu: $(VENV)/.dev  ## optional: the firmware on an emulated Cortex-M3, built from Debian's source
 	firmware/emulated/build.sh
