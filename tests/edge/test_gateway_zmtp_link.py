@@ -43,14 +43,15 @@ def sent(link: ZmtpLink, ready: bytes, *messages: bytes) -> list[Incoming]:
     link.watch(poller)
     host, port = link.endpoint.removeprefix("tcp://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
+        said = client.makefile("rb")  # whose `read` waits for all
         body = b"\x05READY" + ready
         client.sendall(GREETING)
-        assert client.recv(64, socket.MSG_WAITALL)[:1] == b"\xff"
+        assert said.read(64)[:1] == b"\xff"
         client.sendall(bytes([4, len(body)]) + body)
         # Messages follow both READYs (RFC 23): libzmq hangs up on one that overtakes its own.
-        flags, length = client.recv(2, socket.MSG_WAITALL)
+        flags, length = said.read(2)
         assert flags == 4
-        assert client.recv(length, socket.MSG_WAITALL).startswith(b"\x05READY")
+        assert said.read(length).startswith(b"\x05READY")
         client.sendall(b"".join(messages))
         found: list[Incoming] = []
         while not found:

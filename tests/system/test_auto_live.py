@@ -117,7 +117,7 @@ def test_when_the_link_gets_bad_frames_stay_here(bundle: Path, tmp_path: Path) -
     }
     placed = [frame for frame in frames if "placed" in frame]
     usual = [frame["placed"]["way"] for frame in placed if frame["placed"]["why"] == "best"]
-    assert usual.count("middle raw") > 20
+    assert usual.count("middle raw") >= 10
     last = [frame["placed"]["way"] for frame in placed[-50:]]
     assert last.count("local") >= 40, "what is left over are tries"
     assert sum(before != after for before, after in pairwise(usual)) <= 6, "it flaps"
