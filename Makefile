@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCHES := wire edge accuracy
+NATIVE := fabric/headtail_fabric/rans/native
 
 .PHONY: help run test lint types imports unit bench fuzz sanitise firmware-qemu firmware-natmod clean
 
@@ -43,7 +44,6 @@ INPUTS ?= 1000000
 fuzz: $(VENV)/.dev  ## optional: a parser under mutated input; TARGET=wire INPUTS=1000000
 	PYTHONPATH=tests/support $(BIN)/python -m fuzzing $(TARGET) --inputs $(INPUTS)
 
-NATIVE := fabric/headtail_fabric/rans/native
 SANITISED := -std=c11 -O1 -g -fwrapv -fsanitize=address,undefined -fno-sanitize-recover=all
 sanitise: $(VENV)/.dev  ## optional: the entropy coder's kernels in C under sanitisers (gcc)
 	$(CC) $(SANITISED) -shared -fPIC $(NATIVE)/kernels.c -o $(NATIVE)/_kernels.so
@@ -70,7 +70,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("Headtail needs Python 3.11 or later") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-KERNELS := fabric/headtail_fabric/rans/native/kernels.c tools/hatch_build.py
+KERNELS := $(NATIVE)/kernels.c tools/hatch_build.py
 $(VENV)/.run: $(BIN)/python pyproject.toml $(KERNELS)
 	$(BIN)/pip install -q -e '.[build]'
 	touch $@

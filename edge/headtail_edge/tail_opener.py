@@ -7,13 +7,14 @@ announces it finds it open again.
 import logging
 import threading
 from queue import Empty, Full, Queue
+from typing import Final
 
 from headtail_edge.plan import TailPlan
 from headtail_fabric.logs import fields
 
 log = logging.getLogger(__name__)
 
-_POLL_S = 0.2
+_POLL_S: Final = 0.2
 
 
 class TailOpener:

@@ -163,16 +163,18 @@ class FleetCore:
 
     def announce_tail(self, *, bundle: bytes, cut: str, due_s: float, now: float) -> None:
         """To the edge that would be asked now."""
-        edge = self._with_room(now)
-        member = None if edge is None else self._members[edge]
+        member = self._member_with_room(now)
         if member is not None:
             member.announce_tail(bundle=bundle, cut=cut, due_s=due_s)
 
     def free_window(self, now: float) -> int:
         """See `ClientPort.free_window`."""
-        edge = self._with_room(now)
-        member = None if edge is None else self._members[edge]
+        member = self._member_with_room(now)
         return 0 if member is None else member.free_window()
+
+    def _member_with_room(self, now: float) -> Member | None:
+        edge = self._with_room(now)
+        return None if edge is None else self._members[edge]
 
     def _with_room(self, now: float) -> int | None:
         """The edge in use, or another one when that is full, or has just broken."""

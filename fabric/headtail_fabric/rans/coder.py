@@ -97,7 +97,7 @@ class LevelCoder:
                 coded[row] = data[1:]
             else:
                 raise CodecError(f"payload of kind {data[0]} and {len(data)} bytes")
-        at_once = max(1, MAX_ELEMENTS // max(1, _elements(axes)))
+        at_once = MAX_ELEMENTS // max(1, _elements(axes))
         for first in range(0, len(coded), at_once):
             rows = list(coded)[first : first + at_once]
             offsets[rows], seeds = self._decode([coded[row] for row in rows], axes)

@@ -224,9 +224,9 @@ class ConvPlan:
 
     def survey(self, symbols: Int32s) -> tuple[Ints, Ints]:
         """Table and code of each element of `symbols`, in coding order."""
-        centred = symbols.transpose(0, 2, 3, 1) - self.centres
-        means, tables = self.layers.run(self._seen(centred))
-        codes = centred.reshape(means.shape) - means
+        known = self.known(symbols, self.layers.input_dtype)
+        means, tables = self.layers.run(self._seen(known))
+        codes = self.inner(known).astype(np.int32).reshape(means.shape) - means
         codes %= self.context.symbols
         return self._in_order(tables), self._in_order(codes)
 
@@ -238,16 +238,25 @@ class ConvPlan:
         images, channels, height, width = self.wave.padded
         return np.zeros((tensors * images, height, width, channels), dtype)
 
+    def known(self, symbols: Int32s, dtype: "np.dtype[Any]") -> NDArray[Any]:
+        """What is known when all of one tensor is (N x C x H x W)."""
+        known = self.nothing(dtype)
+        self.inner(known)[...] = symbols.transpose(0, 2, 3, 1) - self.centres
+        return known
+
+    def symbols(self, known: NDArray[Any]) -> Int32s:
+        """All elements (tensors N x C x H x W) of what is known."""
+        values = self.inner(known).astype(np.int32) + self.centres
+        return values.transpose(0, 3, 1, 2)
+
     def inner(self, known: NDArray[Any]) -> NDArray[Any]:
         """What is within the margins, (tensors N, H, W, C), as a view."""
         margin, width = self.wave.margin, self.wave.shape[3]
         return known[:, margin.top :, margin.left : margin.left + width]
 
-    def _seen(self, centred: Int32s) -> Floats:
+    def _seen(self, known: Floats) -> Floats:
         """What is known around each place, (places, K C)."""
-        images, height, width, channels = centred.shape
-        known = self.nothing(self.layers.input_dtype)
-        self.inner(known)[...] = centred
+        images, height, width, channels = self.inner(known).shape
         seen = np.empty((images, height, width, len(self._taps), channels), dtype=known.dtype)
         for tap, (row, column) in enumerate(self._taps):
             top, left = self.context.radius + row, self.context.radius + column
@@ -301,5 +310,4 @@ class ConvReader:
 
     def symbols(self) -> Int32s:
         """All elements (tensors N x C x H x W), after the last front."""
-        values = self._plan.inner(self._known).astype(np.int32) + self._plan.centres
-        return values.transpose(0, 3, 1, 2)
+        return self._plan.symbols(self._known)

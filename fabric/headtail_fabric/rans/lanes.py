@@ -62,16 +62,14 @@ _SYMBOLS_A_LANE: Final = 1024
 _MAX_VARINT: Final = 4
 _SEED_BITS: Final = 32
 
-# For a decoder's small steps: an operation with a Python int takes nearly twice as long as with an
+# For the many small steps: an operation with a Python int takes nearly twice as long as with an
 # array of no axes.
 _MOVED_AT: Final = np.array(MOVED_AT)
 _WINDOW: Final = np.array(bits.WINDOW)
 _LOWEST_STATE: Final = np.array(_LOWEST)
 _STATE_MASK: Final = np.array((1 << SYMBOL_AT) - 1)
-
-
-_WIDTH_AT: Final = np.full(MAX_LANES, STATE_BITS + 1, dtype=np.int32)
-_QUOTIENT_AT: Final = np.full(MAX_LANES, INVERSE_BITS, dtype=np.int32)
+_WIDTH_AT: Final = np.array(STATE_BITS + 1, dtype=np.int32)
+_QUOTIENT_AT: Final = np.array(INVERSE_BITS, dtype=np.int32)
 
 
 def encode(
@@ -137,10 +135,10 @@ class _Coded:
         state, width, quotient = lanes[:size], self.widths[span], self._quotients[:size]
         self.states[span] = state
         np.add(state, self.deltas[span], out=width)
-        np.right_shift(width, _WIDTH_AT[:size], out=width)
+        np.right_shift(width, _WIDTH_AT, out=width)
         np.right_shift(state, width, out=state)
         np.multiply(state, self.inverses[span], out=quotient)
-        np.right_shift(quotient, _QUOTIENT_AT[:size], out=quotient)
+        np.right_shift(quotient, _QUOTIENT_AT, out=quotient)
         np.multiply(quotient, self.complements[span], out=quotient)
         np.add(state, quotient, out=state)
         np.add(state, self.sums[span], out=state)

@@ -31,7 +31,7 @@ So a wave over the diagonals it is: nothing that needs fewer fronts comes near.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,6 +206,23 @@ class TablePlan:
         tables = self.context.cells.reshape(-1)[cells].astype(np.int64)
         return tables, symbols.reshape(-1)[order].astype(np.int64)
 
+    def nothing(self, dtype: "np.dtype[Any]", tensors: int = 1) -> NDArray[Any]:
+        """Of no element anything is known yet: (tensors, elements + 1), in coding order, and a zero
+        that stands for all that lies outside."""
+        return np.zeros((tensors, self.wave.order.size + 1), dtype)
+
+    def known(self, symbols: Int32s, dtype: "np.dtype[Any]") -> NDArray[Any]:
+        """What is known when all of one tensor is (N x C x H x W)."""
+        known = self.nothing(dtype)
+        known[0, :-1] = (symbols - self.centres).reshape(-1)[self.wave.order]
+        return known
+
+    def symbols(self, known: NDArray[Any]) -> Int32s:
+        """All elements (tensors N x C x H x W) of what is known."""
+        values = np.empty((len(known), self.wave.order.size), dtype=np.int32)
+        values[:, self.wave.order] = known[:, :-1]
+        return values.reshape(-1, *self.wave.shape[1:]) + self.centres
+
     def reader(self, tensors: int) -> "TableReader":
         return TableReader(self, tensors)
 
@@ -215,8 +232,7 @@ class TableReader:
 
     def __init__(self, plan: TablePlan, tensors: int) -> None:
         self._plan = plan
-        # In coding order, and a zero that stands for all that lies outside.
-        self._known = np.zeros((tensors, plan.wave.order.size + 1), dtype=np.int32)
+        self._known = plan.nothing(np.dtype(np.int32), tensors)
         self._fronts = iter(plan.fronts)
 
     def bases(self) -> Ints:
@@ -243,7 +259,4 @@ class TableReader:
 
     def symbols(self) -> Int32s:
         """All elements (tensors N x C x H x W), after the last front."""
-        wave = self._plan.wave
-        values = np.empty((len(self._known), wave.order.size), dtype=np.int32)
-        values[:, wave.order] = self._known[:, :-1]
-        return values.reshape(-1, *wave.shape[1:]) + self._plan.centres
+        return self._plan.symbols(self._known)

@@ -31,6 +31,7 @@ LIBRARY: Final = Path(__file__).parent / "_kernels.so"
 SWITCH: Final = "HEADTAIL_NATIVE"
 _VERSION: Final = 1
 _BLOCK: Final = 32
+_KNOWN: Final = np.dtype(np.int16)
 _PADDING: Final = bytes(4)
 _FAILURES: Final = {1: "the payload ends too early", 2: "the payload does not end where it should"}
 
@@ -149,7 +150,7 @@ class NativeLayout:
         self._chosen = np.empty(max(largest, model.context.channels), dtype=np.uint8)
 
     def encode(self, symbols: Int32s, *, seed: int) -> bytes:
-        known = self._known(symbols)
+        known = self._plan.known(symbols, _KNOWN)
         chosen = np.empty(self._elements, dtype=np.uint8)
         codes = np.empty(self._elements, dtype=np.uint8)
         self._kernels.headtail_rans_survey(
@@ -182,14 +183,17 @@ class NativeLayout:
         return lanes.body_of(first, stages[: doublings.value].tolist(), stream[begin:])
 
     def decode(self, bodies: Sequence[memoryview]) -> tuple[Int32s, list[int]]:
-        decoded = [self._decode(body) for body in bodies]
-        return np.concatenate([symbols for symbols, _ in decoded]), [seed for _, seed in decoded]
+        known = self._plan.nothing(_KNOWN, len(bodies))
+        rows = known.reshape(len(bodies), -1)
+        seeds = [self._decode(body, row) for body, row in zip(bodies, rows, strict=True)]
+        return self._plan.symbols(known), seeds
 
-    def _decode(self, body: memoryview) -> tuple[Int32s, int]:
+    def _decode(self, body: memoryview, known: NDArray[np.int16]) -> int:
+        """The seed; the elements become known."""
         head = lanes.Head.of(body, self._c_plan.fronts)
         stream = np.frombuffer(bytes(body[head.size :]) + _PADDING, dtype=np.uint8).copy()
         stages = np.array(head.stages, dtype=np.int64)
-        known, seed = self._nothing(), ctypes.c_uint64()
+        seed = ctypes.c_uint64()
         failed = self._kernels.headtail_rans_decode(
             ctypes.byref(self._c_plan),
             ctypes.byref(self._tables),
@@ -205,28 +209,7 @@ class NativeLayout:
         )
         if failed:
             raise CodecError(_FAILURES[failed])
-        return self._symbols(known), seed.value
-
-    def _nothing(self) -> NDArray[np.int16]:
-        if isinstance(self._plan, ConvPlan):
-            return self._plan.nothing(np.dtype(np.int16))
-        return np.zeros(self._elements + 1, dtype=np.int16)
-
-    def _known(self, symbols: Int32s) -> NDArray[np.int16]:
-        known = self._nothing()
-        if isinstance(self._plan, ConvPlan):
-            self._plan.inner(known)[...] = symbols.transpose(0, 2, 3, 1) - self._plan.centres
-        else:
-            known[:-1] = (symbols - self._plan.centres).reshape(-1)[self._plan.wave.order]
-        return known
-
-    def _symbols(self, known: NDArray[np.int16]) -> Int32s:
-        if isinstance(self._plan, ConvPlan):
-            inner = self._plan.inner(known).astype(np.int32) + self._plan.centres
-            return inner.transpose(0, 3, 1, 2)
-        values = np.empty(self._elements, dtype=np.int32)
-        values[self._plan.wave.order] = known[:-1]
-        return values.reshape(self._plan.wave.shape) + self._plan.centres
+        return seed.value
 
 
 def _paired(weights: NDArray[np.int16]) -> NDArray[np.int16]:
